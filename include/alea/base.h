@@ -12,11 +12,11 @@ extern "C" {
 #if defined(__GNUC__)
 #define ALEA_API __attribute__((visibility("default")))
 #define ALEA_MUST_USE __attribute__((warn_unused_result))
-#define ALEA_PRINTF(format, first) __attribute__((format(printf, format, first)))
+#define ALEA_PRINTF(string, first) __attribute__((format(printf, string, first)))
 #else
 #define ALEA_API
 #define ALEA_MUST_USE
-#define ALEA_PRINTF(format, first)
+#define ALEA_PRINTF(string, first)
 #endif
 
 #define ALEA_VERSION_MAJOR 0
