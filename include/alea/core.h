@@ -155,7 +155,17 @@ typedef struct alea_core_api {
     alea_status (*sequence_copy)(alea_core *core, int32_t from, int32_t to);
     /** Keep the first `length` positions. ALEA_EUNSUPPORTED: only 0 (drop the whole) works. */
     alea_status (*sequence_trim)(alea_core *core, int32_t sequence, int32_t length);
+
+    /** Optional, NULL: the serialized alea.core.Manifest (proto/alea/core.proto), until close. */
+    alea_bytes (*manifest)(const alea_core *core);
 } alea_core_api;
+
+/**
+ * The table only grows, at its end and by optional members; anything else is a new ALEA_CORE_ABI.
+ * So a table of the same ABI may be shorter than this header's, down to this many bytes, and a
+ * member beyond its struct_bytes counts as NULL.
+ */
+#define ALEA_CORE_API_BYTES_MIN offsetof(alea_core_api, manifest)
 
 struct alea_core {
     const alea_core_api *api;
@@ -252,6 +262,27 @@ ALEA_API ALEA_MUST_USE alea_status alea_core_sequence_copy(alea_core *core, int3
 /** Keep the first `length` positions, 0..present length; a cut at the end only. */
 ALEA_API ALEA_MUST_USE alea_status alea_core_sequence_trim(alea_core *core, int32_t sequence,
                                                            int32_t length, alea_error *error);
+
+/** The manifest that a core hands over, valid until close; {NULL, 0}: it has none. */
+ALEA_API alea_bytes alea_core_manifest(const alea_core *core);
+
+/**
+ * Load a core from a shared object that exports ALEA_CORE_ENTRY.
+ *
+ * Shape     —
+ * Domain    path of a file; a name without a slash means the working directory, never the
+ *           system's library folders
+ * Result    *api, for alea_core_open
+ * Exact     —
+ * Errors    ALEA_EIO (no such file, not loadable), ALEA_EFORMAT (no entry, an incomplete table),
+ *           ALEA_EUNSUPPORTED (another ABI: nothing of its table is called), ALEA_EINVAL,
+ *           ALEA_ENOMEM: *api untouched, the object unloaded
+ * Memory    a loaded object stays for the life of the process; loading it again gives the same
+ *           table
+ * Threads   reentrant
+ */
+ALEA_API ALEA_MUST_USE alea_status alea_core_load(const char *path, const alea_core_api **api,
+                                                  alea_error *error);
 
 /** The built-in core without weights: deterministic, made for tests. See src/core/toy. */
 ALEA_API const alea_core_api *alea_core_toy(void);
