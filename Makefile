@@ -1,0 +1,46 @@
+# The front door: `make` lists the targets. CMake does the work, in build/.
+SHELL := /bin/bash
+MODEL ?= .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf
+PREFIX ?= /usr/local
+BUILD := build
+
+.PHONY: help run build test sanitize lint format install clean distclean
+.DEFAULT_GOAL := help
+
+help: ## list the targets
+	@echo "Alea: the output layer of language-model inference"
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+
+run: build ## set up, build, and score a short text with the default model
+	@echo "run: $(BUILD)/alea score --model $(MODEL) share/opening.txt"
+	@$(BUILD)/alea score --model $(MODEL) share/opening.txt
+
+build: ## set up what the build needs, and build the program at build/alea
+	@tools/setup build
+	@tools/build default
+
+test: ## set up what tests need, build with gcc, clang and sanitizers, run every test
+	@tools/setup test
+	@tools/build default
+	@tools/run-tests gcc clang asan
+
+sanitize: ## build with the address and undefined-behavior sanitizers, run every test
+	@tools/setup test
+	@tools/run-tests asan
+
+lint: ## check format, layers, lengths and what cppcheck finds
+	@tools/setup test
+	@tools/lint
+
+format: ## bring the sources into the committed format
+	@tools/setup test
+	@git ls-files '*.c' '*.h' | xargs clang-format-14 -i
+
+install: build ## install library, headers and program (PREFIX, DESTDIR)
+	@cmake --install $(BUILD) --prefix $(PREFIX)
+
+clean: ## remove everything that was built from this tree
+	rm -rf build
+
+distclean: clean ## remove also what was fetched and libllama
+	rm -rf .deps
