@@ -1,0 +1,123 @@
+"""The edits that Alea makes to ggml's CPU code before building it.
+
+Stock ggml lets the number of rows in a call choose between kernels whose sums differ, so a row of
+logits depends on how its prompt was cut and on who shares the batch. The edits add one run-time
+switch, ggml_cpu_alea_set_invariant(bool), on by default, that takes the same kernel for every
+number of rows; off gives the stock choice, so that one program can measure both.
+
+Each edit names the text that it expects and how often. Anything else is an error: a new release
+must be read again, never patched by luck.
+"""
+import pathlib
+
+VERSION = 2  # ggml_cpu_alea_version(); raise it whenever an edit changes
+
+CPU = "ggml/src/ggml-cpu/"
+
+HEADER = f"""
+    // Alea: one kernel for every number of rows (on, the default) or ggml's own choice (off).
+    // Process-wide; change it only while nothing is computing.
+#define GGML_CPU_ALEA {VERSION}
+    GGML_BACKEND_API int  ggml_cpu_alea_version(void);
+    GGML_BACKEND_API void ggml_cpu_alea_set_invariant(bool on);
+    GGML_BACKEND_API bool ggml_cpu_alea_invariant(void);
+"""
+
+SWITCH = """
+static bool ggml_cpu_alea_invariant_on = true;
+
+int ggml_cpu_alea_version(void) {
+    return GGML_CPU_ALEA;
+}
+
+void ggml_cpu_alea_set_invariant(bool on) {
+    ggml_cpu_alea_invariant_on = on;
+}
+
+bool ggml_cpu_alea_invariant(void) {
+    return ggml_cpu_alea_invariant_on;
+}
+"""
+
+# (file, text expected, how often, what replaces it)
+EDITS = [
+    ("ggml/include/ggml-cpu.h",
+     "    GGML_BACKEND_API int ggml_cpu_has_llamafile  (void);\n", 1,
+     "    GGML_BACKEND_API int ggml_cpu_has_llamafile  (void);\n" + HEADER),
+    (CPU + "ggml-cpu.c",
+     "int ggml_cpu_has_llamafile(void) {\n", 1,
+     SWITCH.lstrip() + "\nint ggml_cpu_has_llamafile(void) {\n"),
+
+    # Attention: the tiled kernel from one row on, and no split of a sum over threads.
+    (CPU + "ops.cpp",
+     "const bool use_split_kv_path = !use_ref && ", 1,
+     "const bool use_split_kv_path = !ggml_cpu_alea_invariant() && !use_ref && "),
+    (CPU + "ops.cpp",
+     "neq1 >= Q_TILE_SZ);", 1,
+     "(neq1 >= Q_TILE_SZ || ggml_cpu_alea_invariant()));"),
+
+    # The tiled kernel works on the rows there are instead of padding to a whole tile. Rows are
+    # independent, so this changes no bit; without it one row would cost as much as 64.
+    (CPU + "ops.cpp", "memset(VKQ32, 0, Q_TILE_SZ * DV", 1, "memset(VKQ32, 0, tile_rows * DV"),
+    (CPU + "ops.cpp", "memset(mask32, 0, Q_TILE_SZ * KV_TILE_SZ", 1,
+     "memset(mask32, 0, tile_rows * KV_TILE_SZ"),
+    (CPU + "ops.cpp",
+     """            for (int tq = tile_rows; tq < Q_TILE_SZ; tq++) {
+                memset(Q_f32 + tq * DK, 0, DK * sizeof(float));
+            }
+""", 1, ""),
+    (CPU + "ops.cpp", "memset(KQ, 0, Q_TILE_SZ * KV_TILE_SZ", 1,
+     "memset(KQ, 0, tile_rows * KV_TILE_SZ"),
+    (CPU + "ops.cpp", "K_f32, Q_TILE_SZ, DK, KV_TILE_SZ);", 1,
+     "K_f32, tile_rows, DK, KV_TILE_SZ);"),
+    (CPU + "ops.cpp", "V32, Q_TILE_SZ, KV_TILE_SZ, DV);", 1, "V32, tile_rows, KV_TILE_SZ, DV);"),
+    (CPU + "ops.cpp", "ggml_vec_scale_f32(Q_TILE_SZ * KV_TILE_SZ, ", 2,
+     "ggml_vec_scale_f32(tile_rows * KV_TILE_SZ, "),
+    (CPU + "ops.cpp", "ggml_vec_tanh_f32(Q_TILE_SZ * KV_TILE_SZ, ", 1,
+     "ggml_vec_tanh_f32(tile_rows * KV_TILE_SZ, "),
+    (CPU + "ops.cpp", "for (int tq = 0; tq < Q_TILE_SZ; tq++) {", 3,
+     "for (int tq = 0; tq < tile_rows; tq++) {"),
+
+    # F32, F16 and BF16 weights: llamafile's kernel for one row too; ggml's one-row product sums in
+    # another order. The quantized kernels of that file agree with ggml's bit for bit.
+    (CPU + "llamafile/sgemm.cpp", '#include "ggml-impl.h"\n', 1,
+     '#include "ggml-impl.h"\n#include "ggml-cpu.h"\n'),
+    (CPU + "llamafile/sgemm.cpp",
+     "    if (n < 2)\n        return false;\n", 1,
+     """    if (n < 2 && !(ggml_cpu_alea_invariant() &&
+                   (Atype == GGML_TYPE_F32 || Atype == GGML_TYPE_F16 || Atype == GGML_TYPE_BF16)))
+        return false;
+"""),
+
+    # K-quants: the tiled product from one row on.
+    (CPU + "tiled/tiled.cpp",
+     "return rows >= 8 || ggml_tiled_matmul_forced();", 1,
+     "return rows >= 8 || ggml_tiled_matmul_forced() || ggml_cpu_alea_invariant();"),
+
+    # gcc 12 may move the stores that fill the tile configuration behind the instruction that
+    # loads it, which then faults: the first prompt ended in an illegal instruction.
+    (CPU + "amx/mmq.cpp",
+     "    _tile_loadconfig(&tc);\n", 1,
+     '    __asm__ volatile("" : : "r"(&tc) : "memory");\n    _tile_loadconfig(&tc);\n'),
+]
+
+
+class EditError(Exception):
+    """The source is not the one that the edits were written for."""
+
+
+def apply(tree):
+    """Edit the llama.cpp source tree in place; raises EditError before anything is half done."""
+    tree = pathlib.Path(tree)
+    texts = {}
+    for name, old, count, new in EDITS:
+        if name not in texts:
+            texts[name] = (tree / name).read_text(encoding="utf-8")
+        found = texts[name].count(old)
+        if found != count:
+            first = old.strip().splitlines()[0]
+            raise EditError(f"{name}: expected {count} x '{first}', found {found}; "
+                            "the edits fit another release")
+        texts[name] = texts[name].replace(old, new)
+    for name, text in texts.items():
+        (tree / name).write_text(text, encoding="utf-8")
