@@ -169,7 +169,15 @@ typedef struct alea_core_api {
 
 struct alea_core {
     const alea_core_api *api;
-    int32_t rows_ready; /**< kept by the alea_core_* functions; a core leaves it alone */
+    /* From here on kept by the alea_core_* functions; a core leaves it alone. */
+    int32_t vocab;
+    int32_t context_tokens;
+    int32_t sequences;
+    int32_t round_tokens; /**< 0: opened for its vocabulary only */
+    int32_t round_rows;
+    int32_t rows_ready;
+    int32_t rows_in_flight; /**< rows of a submitted round */
+    bool in_flight;
 };
 
 typedef const alea_core_api *(*alea_core_entry_fn)(void);
