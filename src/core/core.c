@@ -76,11 +76,12 @@ static alea_status adopt(alea_core *core, uint32_t flags, alea_error *error) {
 alea_status alea_core_open(const alea_core_api *api, const alea_core_options *options,
                            alea_core **core, alea_error *error) {
     if (api == NULL || core == NULL) return alea_error_set(error, ALEA_EINVAL, "no core to open");
-    if (api->abi != ALEA_CORE_ABI || api->struct_bytes < sizeof(*api))
+    if (api->abi != ALEA_CORE_ABI || api->struct_bytes < ALEA_CORE_API_BYTES_MIN)
         return alea_error_set(error, ALEA_EUNSUPPORTED,
-                              "core ABI %u of %u bytes, this program speaks %u of %zu; rebuild the "
-                              "core against this alea/core.h",
-                              api->abi, api->struct_bytes, ALEA_CORE_ABI, sizeof(*api));
+                              "core ABI %u of %u bytes, this program speaks %u of at least %zu; "
+                              "rebuild the core against this alea/core.h",
+                              api->abi, api->struct_bytes, ALEA_CORE_ABI,
+                              (size_t)ALEA_CORE_API_BYTES_MIN);
     alea_status status = check_options(options, error);
     if (status < 0) return status;
     alea_core *opened = NULL;

@@ -48,6 +48,24 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
                              int32_t token, int32_t k, bool want_entropy,
                              alea_row_report *report) ALEA_MUST_USE;
 
+#define ALEA_SELECTED_MAX 129 /* a chosen token and 128 ids of the caller's */
+
+/*
+ * Logprobs of named tokens of one row, in the caller's order, by the same normalization and so
+ * with the same bits as alea__row_report.
+ *
+ * Shape     logits [vocab], as above; tokens, logprobs [n_tokens], 1 <= n_tokens <=
+ *           ALEA_SELECTED_MAX; tokens in [0, vocab), repeats allowed
+ * Result    logprobs, whole
+ * Exact     docs/numerics.md, to the bit
+ * Errors    ALEA_EROW, ALEA_EINVAL: logprobs untouched
+ * Memory    allocates nothing
+ * Threads   reentrant
+ */
+alea_status alea__row_selected(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                               const int32_t *tokens, int32_t n_tokens,
+                               float *logprobs) ALEA_MUST_USE;
+
 /* How to choose a token. The neutral values are 1, 0, 1 and 0. */
 typedef struct alea_sampling {
     float temperature; /* 0: greedy, and the filters have no say; else log2(e)/T finite and not 0 */
