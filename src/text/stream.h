@@ -10,7 +10,7 @@
 #define ALEA_TEXT_STREAM_H
 
 #include "alea/base.h"
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 /* Most bytes that one push of `n` bytes can put out: each of them and each held one a U+FFFD. */
 #define ALEA_STREAM_BOUND(n) (ALEA_UTF8_REPLACEMENT_BYTES * ((size_t)(n) + ALEA_UTF8_MAX - 1))

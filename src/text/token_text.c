@@ -3,7 +3,7 @@
 
 #include <string.h>
 
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 static const char prefix[] = "bytes:";
 

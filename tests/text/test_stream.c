@@ -8,8 +8,8 @@
 
 #include <stdlib.h>
 
+#include "support/utf8_oracle.h"
 #include "text/stream.h"
-#include "text/utf8_oracle.h"
 
 enum { TEXT_MAX = 256, OUT_MAX = 3 * TEXT_MAX + 16 };
 

@@ -11,8 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "text/stream.h"
-#include "text/utf8.h"
 
 static const char mixed[] =
     "The probability of \"café\" — größer, привет мир, 中国的日本, مرحبا, नमस्ते!\r\n\n"

@@ -4,8 +4,8 @@
  * and browsers and Python do: the longest beginning of some character is one unit, so that every
  * reader puts the same number of U+FFFD in its place.
  */
-#ifndef ALEA_TEXT_UTF8_H
-#define ALEA_TEXT_UTF8_H
+#ifndef ALEA_BASE_UTF8_H
+#define ALEA_BASE_UTF8_H
 
 #include <stdbool.h>
 

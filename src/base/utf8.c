@@ -1,5 +1,5 @@
 /* Strict UTF-8 by the table of well-formed sequences (The Unicode Standard, table 3-7). */
-#include "text/utf8.h"
+#include "base/utf8.h"
 
 #include <string.h>
 

@@ -1,6 +1,6 @@
 /*
- * UTF-8 by definition: decode the number, then check it. Slow, and written apart from src/text so
- * that the two can judge each other.
+ * UTF-8 by definition: decode the number, then check it. Slow, and written apart from base/utf8.c,
+ * so that the two can judge each other.
  */
 #ifndef ALEA_TESTS_UTF8_ORACLE_H
 #define ALEA_TESTS_UTF8_ORACLE_H

@@ -6,8 +6,8 @@
 
 #include <cmocka.h>
 
-#include "text/utf8.h"
-#include "text/utf8_oracle.h"
+#include "base/utf8.h"
+#include "support/utf8_oracle.h"
 
 #define BYTES(literal) ((alea_bytes){(const uint8_t *)(literal), sizeof(literal) - 1})
 
