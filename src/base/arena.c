@@ -56,7 +56,8 @@ void *alea__arena_alloc(alea_arena *arena, size_t bytes) {
     }
     alea_arena_chunk *chunk = arena->current;
     if (!chunk || chunk->capacity_bytes - chunk->used_bytes < room) {
-        alea_arena_chunk *fresh = chunk_create(room > arena->chunk_bytes ? room : arena->chunk_bytes);
+        alea_arena_chunk *fresh =
+            chunk_create(room > arena->chunk_bytes ? room : arena->chunk_bytes);
         if (!fresh) return NULL;
         if (chunk) {
             chunk->next = fresh;

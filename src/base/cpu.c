@@ -52,8 +52,8 @@ static uint32_t xcr0(void) {
 static void cpu_detect(cpu_facts *facts) {
     const cpuid_regs l1 = cpuid(1, 0), l7 = cpuid(7, 0), l71 = cpuid(7, 1);
     const uint32_t saved = bit(l1.ecx, 27) ? xcr0() : 0;
-    const bool ymm = (saved & 0x06) == 0x06; /* XMM, YMM */
-    const bool zmm = ymm && (saved & 0xe0) == 0xe0; /* mask registers, both halves of ZMM */
+    const bool ymm = (saved & 0x06) == 0x06;         /* XMM, YMM */
+    const bool zmm = ymm && (saved & 0xe0) == 0xe0;  /* mask registers, both halves of ZMM */
     const bool tiles = (saved & 0x60000) == 0x60000; /* AMX configuration and data */
 
     const bool fma = ymm && bit(l1.ecx, 12), f16c = ymm && bit(l1.ecx, 29);
@@ -186,8 +186,10 @@ void alea__cpu_features(char *text, size_t capacity) {
 void alea__cpu_model(char *text, size_t capacity) {
     pthread_once(&cpu_once, cpu_start);
     const char *name = cpu_found.model;
-    while (*name == ' ') name++; /* some vendors pad on the left, others on the right */
+    while (*name == ' ')
+        name++; /* some vendors pad on the left, others on the right */
     size_t length = strlen(name);
-    while (length && name[length - 1] == ' ') length--;
+    while (length && name[length - 1] == ' ')
+        length--;
     if (capacity) snprintf(text, capacity, "%.*s", (int)length, name);
 }

@@ -117,7 +117,8 @@ static void wake_sleepers(alea_pool *pool) {
 
 void alea__pool_run(alea_pool *pool, alea_task_fn task, void *user, int32_t n_tasks) {
     if (!pool || pool->n_workers == 0 || n_tasks < 2) {
-        for (int32_t i = 0; i < n_tasks; i++) task(user, i);
+        for (int32_t i = 0; i < n_tasks; i++)
+            task(user, i);
         return;
     }
     const uint32_t run = run_of(pool->ticket) + 1;
@@ -130,11 +131,13 @@ void alea__pool_run(alea_pool *pool, alea_task_fn task, void *user, int32_t n_ta
     wake_sleepers(pool);
     pool_work(pool, run);
 
-    for (uint32_t i = 0; i < pool->spins && pool->finished != (uint32_t)n_tasks; i++) spin_pause();
+    for (uint32_t i = 0; i < pool->spins && pool->finished != (uint32_t)n_tasks; i++)
+        spin_pause();
     if (pool->finished == (uint32_t)n_tasks) return;
     pthread_mutex_lock(&pool->lock);
     pool->caller_sleeps = true;
-    while (pool->finished != (uint32_t)n_tasks) pthread_cond_wait(&pool->done, &pool->lock);
+    while (pool->finished != (uint32_t)n_tasks)
+        pthread_cond_wait(&pool->done, &pool->lock);
     pool->caller_sleeps = false;
     pthread_mutex_unlock(&pool->lock);
 }
@@ -155,7 +158,8 @@ alea_status alea__pool_create(int32_t n_threads, alea_pool **pool) {
     pthread_cond_init(&made->wake, NULL);
     pthread_cond_init(&made->done, NULL);
     made->ticket = CLOSED;
-    made->spins = n_threads > n_cpus ? 0 : SPINS; /* spinning would take the processor it waits for */
+    made->spins =
+        n_threads > n_cpus ? 0 : SPINS; /* spinning would take the processor it waits for */
     for (size_t i = 0; i < n_workers; i++) {
         if (pthread_create(&made->workers[i], NULL, worker_main, made) != 0) {
             alea__pool_destroy(made);
@@ -173,7 +177,8 @@ void alea__pool_destroy(alea_pool *pool) {
     pool->stop = true;
     pthread_cond_broadcast(&pool->wake);
     pthread_mutex_unlock(&pool->lock);
-    for (int32_t i = 0; i < pool->n_workers; i++) pthread_join(pool->workers[i], NULL);
+    for (int32_t i = 0; i < pool->n_workers; i++)
+        pthread_join(pool->workers[i], NULL);
     pthread_cond_destroy(&pool->wake);
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);

@@ -9,7 +9,8 @@
 
 const char *alea_status_text(alea_status status) {
     switch (status) {
-#define X(name, value, text) case name: return text;
+#define X(name, value, text)                                                                       \
+    case name: return text;
         ALEA_STATUS_LIST(X)
 #undef X
     }

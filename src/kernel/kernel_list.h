@@ -32,6 +32,7 @@
 #ifndef ALEA_KERNEL_KERNEL_LIST_H
 #define ALEA_KERNEL_KERNEL_LIST_H
 
+/* clang-format off */
 #define ALEA_KERNEL_LIST(K)                                                                        \
     K(lane_max, void, (const float *x, int32_t n, float *lanes, float *segments))                  \
     K(segment_mass, uint64_t, (const float *x, int32_t n, float scale, int32_t exponent))          \
@@ -51,5 +52,6 @@
     K(widen_bf16, void, (float *out, const uint16_t *in, int32_t n))                               \
     K(prob_mass, uint64_t, (const float *probs, int32_t n, int32_t exponent))                      \
     K(residual, void, (float *out, const float *target, const float *draft, int32_t n))
+/* clang-format on */
 
 #endif

@@ -57,8 +57,8 @@ static bool same_leaf(const alea_kernel_table *a, const alea_kernel_table *b, in
 }
 
 const char *alea__kernel_step(const alea_kernel_table *table, int32_t leaf) {
-    static const uint32_t steps[] = {
-        0, ALEA_CAP_AVX2, ALEA_CAP_AVX2 | ALEA_CAP_AVX512, ALEA_CAP_NEON};
+    static const uint32_t steps[] = {0, ALEA_CAP_AVX2, ALEA_CAP_AVX2 | ALEA_CAP_AVX512,
+                                     ALEA_CAP_NEON};
     for (size_t i = 0; i < sizeof steps / sizeof *steps; i++) {
         alea_kernel_table candidate;
         alea__kernel_select(&candidate, steps[i]);

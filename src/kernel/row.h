@@ -22,12 +22,12 @@ typedef struct alea_alternative {
 
 /* One position's report. */
 typedef struct alea_row_report {
-    int32_t token;   /* the token that was asked about; -1: none, then logprob NaN, rank 0 */
-    float logprob;   /* of that token, over the whole vocabulary, at temperature 1 */
-    int32_t rank;    /* 1 + tokens with a strictly greater reported logprob */
-    int32_t greedy;  /* largest raw logit, smaller id among equals: what temperature 0 emits */
-    float entropy;   /* nats */
-    int32_t n_top;   /* min(K, vocab) */
+    int32_t token;  /* the token that was asked about; -1: none, then logprob NaN, rank 0 */
+    float logprob;  /* of that token, over the whole vocabulary, at temperature 1 */
+    int32_t rank;   /* 1 + tokens with a strictly greater reported logprob */
+    int32_t greedy; /* largest raw logit, smaller id among equals: what temperature 0 emits */
+    float entropy;  /* nats */
+    int32_t n_top;  /* min(K, vocab) */
     alea_alternative top[ALEA_TOP_MAX]; /* by logprob downward, then id upward */
 } alea_row_report;
 
@@ -41,7 +41,7 @@ typedef struct alea_row_report {
  * Result    *report, whole
  * Exact     docs/numerics.md, to the bit; entropy is filled only where want_entropy
  * Errors    ALEA_EROW (such a row), ALEA_EINVAL: *report untouched
- * Memory    allocates nothing; a few KB of stack
+ * Memory    allocates nothing; some 32 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_report(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
@@ -59,7 +59,7 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
  * Result    logprobs, whole
  * Exact     docs/numerics.md, to the bit
  * Errors    ALEA_EROW, ALEA_EINVAL: logprobs untouched
- * Memory    allocates nothing
+ * Memory    allocates nothing; some 32 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_selected(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
@@ -103,7 +103,7 @@ alea_status alea__sampling_check(const alea_sampling *sampling, alea_error *erro
  * Result    *choice
  * Exact     docs/numerics.md, to the bit: a function of the row, the parameters and `at` alone
  * Errors    ALEA_EROW, ALEA_EINVAL: *choice untouched
- * Memory    allocates nothing
+ * Memory    allocates nothing; some 32 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_choose(const alea_kernel_table *kernels, const float *logits, int32_t vocab,

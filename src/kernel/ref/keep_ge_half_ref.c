@@ -3,5 +3,6 @@
 
 void alea__keep_ge_half_ref(uint16_t *out, const uint16_t *in, const float *x, int32_t n, float cut,
                             uint16_t dropped) {
-    for (int32_t i = 0; i < n; i++) out[i] = x[i] >= cut ? in[i] : dropped;
+    for (int32_t i = 0; i < n; i++)
+        out[i] = x[i] >= cut ? in[i] : dropped;
 }

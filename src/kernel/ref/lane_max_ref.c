@@ -13,12 +13,14 @@ static float max_or_nan(float a, float b) {
 void alea__lane_max_ref(const float *x, int32_t n, float *lanes, float *segments) {
     for (int32_t first = 0; first < n; first += ALEA_SEGMENT) {
         const int32_t length = n - first < ALEA_SEGMENT ? n - first : ALEA_SEGMENT;
-        for (int32_t lane = 0; lane < ALEA_LANES; lane++) lanes[lane] = -INFINITY;
+        for (int32_t lane = 0; lane < ALEA_LANES; lane++)
+            lanes[lane] = -INFINITY;
         for (int32_t i = 0; i < length; i++) {
             lanes[i % ALEA_LANES] = max_or_nan(lanes[i % ALEA_LANES], x[first + i]);
         }
         float most = -INFINITY;
-        for (int32_t lane = 0; lane < ALEA_LANES; lane++) most = max_or_nan(most, lanes[lane]);
+        for (int32_t lane = 0; lane < ALEA_LANES; lane++)
+            most = max_or_nan(most, lanes[lane]);
         *segments++ = most;
         lanes += ALEA_LANES;
     }

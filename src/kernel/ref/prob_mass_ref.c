@@ -4,6 +4,7 @@
 
 uint64_t alea__prob_mass_ref(const float *probs, int32_t n, int32_t exponent) {
     uint64_t sum = 0;
-    for (int32_t i = 0; i < n; i++) sum += alea__prob_weight(probs[i], exponent);
+    for (int32_t i = 0; i < n; i++)
+        sum += alea__prob_weight(probs[i], exponent);
     return sum;
 }

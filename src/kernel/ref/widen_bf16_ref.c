@@ -3,5 +3,6 @@
 #include "kernel/kernel_table.h"
 
 void alea__widen_bf16_ref(float *out, const uint16_t *in, int32_t n) {
-    for (int32_t i = 0; i < n; i++) out[i] = alea__bf16_widen(in[i]);
+    for (int32_t i = 0; i < n; i++)
+        out[i] = alea__bf16_widen(in[i]);
 }

@@ -1,0 +1,169 @@
+/* Masses, draws and entropy: segments are weighed alone and aligned to the row's exponent. */
+#include <math.h>
+
+#include "base/half.h"
+#include "kernel/mass.h"
+
+/* The plain rule needs every exponent, and the sums on the way to it, exact in float32. */
+#define PLAIN_LIMIT 0x1.8p20f
+
+/* W <= 2^28.57, 1024 of them, times 2^12: below 2^51, so a shift by 51 leaves nothing. */
+enum { ALIGN_BITS = 12, DEEPEST_SHIFT = 50 };
+
+/* Segments per partial sum of a draw: 64 sums for the largest row. */
+enum { DRAW_GROUP = 64 };
+
+/* A segment's elements as the leaves take them; `buffer` holds them if they are not in the row. */
+typedef struct segment_view {
+    const float *x;
+    int32_t length;
+    int32_t exponent;
+} segment_view;
+
+alea_mass_rule alea__mass_rule(const alea_row_scan *scan, float scale) {
+    const float top = scan->max * scale;
+    alea_mass_rule rule = {.scale = scale, .slope = (double)scale * ALEA_LN2};
+    rule.shifted = !(fabsf(top) <= PLAIN_LIMIT);
+    rule.exponent = rule.shifted ? 0 : (int32_t)rintf(top);
+    return rule;
+}
+
+bool alea__segment_exponent(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
+                            int32_t *exponent) {
+    const float max = scan->segment_max[s];
+    const float top = rintf((rule->shifted ? max - scan->max : max) * rule->scale);
+    if (!(top >= (float)(rule->exponent - DEEPEST_SHIFT))) return false;
+    *exponent = (int32_t)top;
+    return true;
+}
+
+static uint64_t aligned(const alea_mass_rule *rule, uint64_t sum, int32_t exponent) {
+    return (sum << ALIGN_BITS) >> (rule->exponent - exponent);
+}
+
+/* The segment counted from the row's maximum, what is below the cut made weightless. */
+static void segment_shift(const alea_row_scan *scan, const float *x, int32_t n, float cut,
+                          float *buffer) {
+    for (int32_t i = 0; i < n; i++)
+        buffer[i] = x[i] >= cut ? x[i] - scan->max : -INFINITY;
+}
+
+static uint64_t shifted_mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule,
+                                const segment_view *segment, float cut) {
+    float buffer[ALEA_SEGMENT];
+    segment_shift(scan, segment->x, segment->length, cut, buffer);
+    return scan->kernels->segment_mass(buffer, segment->length, rule->scale, segment->exponent);
+}
+
+/* The aligned mass of one segment's tokens that reach the cut. */
+static uint64_t segment_mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
+                                float cut) {
+    segment_view segment = {scan->logits + s * ALEA_SEGMENT, alea__segment_length(scan, s), 0};
+    if (!(scan->segment_max[s] >= cut)) return 0;
+    if (!alea__segment_exponent(scan, rule, s, &segment.exponent)) return 0;
+    uint64_t sum;
+    if (rule->shifted) {
+        sum = shifted_mass_ge(scan, rule, &segment, cut);
+    } else if (cut == -INFINITY) {
+        sum = scan->kernels->segment_mass(segment.x, segment.length, rule->scale, segment.exponent);
+    } else {
+        sum = scan->kernels->segment_mass_ge(segment.x, segment.length, rule->scale,
+                                             segment.exponent, cut);
+    }
+    return aligned(rule, sum, segment.exponent);
+}
+
+uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, float cut) {
+    uint64_t mass = 0;
+    for (int32_t s = 0; s < scan->n_segments; s++)
+        mass += segment_mass_ge(scan, rule, s, cut);
+    return mass;
+}
+
+double alea__mass_lse(const alea_mass_rule *rule, uint64_t mass) {
+    return fma((double)rule->exponent, ALEA_LN2, alea__ln((double)mass * 0x1p-40));
+}
+
+float alea__mass_entropy(const alea_row_scan *scan, const alea_mass_rule *rule, uint64_t mass) {
+    __extension__ typedef __int128 wide;
+    wide moments = 0;    /* B: 4096 segments of less than 2^63 */
+    uint64_t depths = 0; /* D: below 2^63 * 50 / 2^50 for what lies deep, far below 2^63 in all */
+    for (int32_t s = 0; s < scan->n_segments; s++) {
+        int32_t exponent;
+        if (!alea__segment_exponent(scan, rule, s, &exponent)) continue;
+        const float *x = scan->logits + s * ALEA_SEGMENT;
+        const int32_t n = alea__segment_length(scan, s);
+        float buffer[ALEA_SEGMENT];
+        if (rule->shifted) {
+            segment_shift(scan, x, n, -INFINITY, buffer);
+            x = buffer;
+        }
+        alea_entropy_sums sums;
+        scan->kernels->segment_entropy(x, n, rule->scale, exponent, &sums);
+        const int32_t depth = rule->exponent - exponent;
+        moments += sums.moment >> depth; /* arithmetic: towards minus infinity */
+        depths += aligned(rule, sums.mass, exponent) * (uint64_t)depth;
+    }
+    const double shares = (double)moments * 0x1p-12 - (double)depths;
+    const double log_mass = alea__ln((double)mass * 0x1p-40);
+    const float entropy = (float)(log_mass - ALEA_LN2 * shares / (double)mass);
+    return entropy > 0.0f ? entropy : 0.0f;
+}
+
+/* The token of one segment at which the running aligned mass first exceeds `left`. */
+static int32_t draw_in_segment(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
+                               float cut, uint64_t left) {
+    const float *x = scan->logits + s * ALEA_SEGMENT;
+    const int32_t n = alea__segment_length(scan, s);
+    int32_t exponent = 0;
+    (void)alea__segment_exponent(scan, rule, s, &exponent);
+    uint32_t weights[ALEA_SEGMENT];
+    if (rule->shifted) {
+        float buffer[ALEA_SEGMENT];
+        segment_shift(scan, x, n, cut, buffer);
+        scan->kernels->segment_weights(buffer, n, rule->scale, exponent, weights);
+    } else {
+        scan->kernels->segment_weights(x, n, rule->scale, exponent, weights);
+    }
+    uint64_t sum = 0;
+    int32_t i = 0;
+    for (; i < n; i++) {
+        sum += x[i] >= cut ? weights[i] : 0;
+        if (aligned(rule, sum, exponent) > left) break;
+    }
+    return s * ALEA_SEGMENT + i;
+}
+
+int32_t alea__mass_draw(const alea_row_scan *scan, const alea_mass_rule *rule, float cut,
+                        uint32_t bits, uint64_t *mass) {
+    uint64_t groups[ALEA_SEGMENTS_MAX / DRAW_GROUP] = {0};
+    uint64_t total = 0;
+    for (int32_t s = 0; s < scan->n_segments; s++) {
+        const uint64_t part = segment_mass_ge(scan, rule, s, cut);
+        groups[s / DRAW_GROUP] += part;
+        total += part;
+    }
+    *mass = total;
+    __extension__ typedef unsigned __int128 wide;
+    uint64_t left = (uint64_t)((wide)bits * total >> 24); /* below total, as bits < 2^24 */
+    int32_t group = 0;
+    while (groups[group] <= left)
+        left -= groups[group++];
+    for (int32_t s = group * DRAW_GROUP;; s++) {
+        const uint64_t part = segment_mass_ge(scan, rule, s, cut);
+        if (part > left) return draw_in_segment(scan, rule, s, cut, left);
+        left -= part;
+    }
+}
+
+uint64_t alea__mass_share(float p, uint64_t mass) {
+    if (!(p > 0.0f)) return 0;
+    const uint32_t bits = alea__float_bits(p);
+    const uint32_t biased = bits >> 23;
+    const uint32_t m = biased ? (bits & 0x7fffffu) | 0x800000u : bits; /* p = m * 2^-e */
+    const uint32_t e = 150 - (biased ? biased : 1);
+    if (e >= 88) return mass ? 1 : 0; /* m * mass < 2^87 */
+    __extension__ typedef unsigned __int128 wide;
+    const wide product = (wide)m * mass;
+    return (uint64_t)((product + (((wide)1 << e) - 1)) >> e);
+}
