@@ -134,6 +134,9 @@ static alea_status check_vector(const int64_t *v, int32_t slot, int32_t tokens, 
     for (int32_t i = ALEA_RECORD_AT_RESERVED; i < ALEA_RECORD_HEADER; i++)
         if (v[i] != 0) return refuse(error, slot, "a reserved field", v[i], "it is zero in ABI 6");
     const int64_t count = v[ALEA_RECORD_AT_COUNT];
+    if (count < 0 || count > tokens)
+        return refuse(error, slot, "emitted count", count,
+                      "it lies in 0..completion_token_capacity");
     for (int32_t i = 0; i < tokens; i++) {
         const int64_t token = v[ALEA_RECORD_HEADER + i];
         if (i < count && (token < 0 || !fits(token)))
