@@ -1,0 +1,380 @@
+/* The engine's promises on the toy core, whose rows change with every token of a sequence. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+#include <math.h>
+#include <string.h>
+
+#include "runtime/engine_rig.h"
+
+static const alea_engine_options defaults = {.threads = 2};
+
+/* A small generator of its own, so that a schedule can be told by its seed. */
+static uint32_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+static int32_t make_prompt(int32_t *prompt, uint64_t seed) {
+    const int32_t n = 1 + (int32_t)(next_random(&seed) % 60);
+    for (int32_t i = 0; i < n; i++)
+        prompt[i] = (int32_t)(next_random(&seed) % 256);
+    return n;
+}
+
+static alea_request_params sampled_params(uint64_t seed) {
+    alea_request_params params = alea__params_default();
+    params.seeded = true;
+    params.seed = seed;
+    params.max_tokens = 24;
+    params.top = 5;
+    params.want_sampled = true;
+    params.want_entropy = true;
+    params.sampling.temperature = 0.8f;
+    params.sampling.top_k = 40;
+    params.sampling.top_p = 0.95f;
+    return params;
+}
+
+static void test_a_request_ends_at_its_budget_with_every_entry(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,text=1", 2, 64, defaults);
+    const int32_t prompt[] = {72, 101, 108, 108, 111};
+    const alea_request_params params = sampled_params(7);
+    static rig_choice choice;
+    memset(&choice, 0, sizeof choice);
+    rig_run(&r, prompt, 5, &params, &choice);
+    assert_true(choice.finish == ALEA_FINISH_LENGTH || choice.finish == ALEA_FINISH_END);
+    assert_int_equal(choice.n, choice.output_tokens);
+    for (int32_t i = 0; i < choice.n; i++) {
+        assert_true(choice.entries[i]);
+        assert_true(choice.logprobs[i] <= 0.0f && choice.sampled[i] <= 0.0f);
+        assert_true(choice.masses[i] > 0.0f && choice.masses[i] <= 1.0f);
+        assert_true(choice.entropies[i] >= 0.0f);
+        assert_int_equal(choice.n_alternatives[i], 5);
+    }
+    rig_close(&r);
+}
+
+/* The heart of it: alone against any company, any arrival, any round size. */
+static void test_neighbours_chunks_and_reuse_change_no_bit(void **state) {
+    (void)state;
+    static rig_choice alone[4], crowded[4];
+    int32_t prompt[64], other[64];
+    for (uint64_t trial = 1; trial <= 40; trial++) {
+        uint64_t random = trial;
+        const int32_t n_prompt = make_prompt(prompt, trial);
+        alea_request_params params = sampled_params(trial);
+        params.choices = 1 + (int32_t)(trial % 4);
+        memset(alone, 0, sizeof alone);
+        memset(crowded, 0, sizeof crowded);
+        alea_engine_options plain = defaults;
+        plain.no_prefix_cache = plain.no_overlap = true;
+        rig r = rig_open("vocab=320,text=1", 1, 512, plain);
+        rig_run(&r, prompt, n_prompt, &params, alone);
+        rig_close(&r);
+
+        r = rig_open("vocab=320,text=1", 1 + (int32_t)(next_random(&random) % 9),
+                     1 + (int32_t)(next_random(&random) % 70), defaults);
+        alea_request *strangers[31];
+        const int32_t n_strangers = (int32_t)(next_random(&random) % 32);
+        alea_request *request = NULL;
+        for (int32_t s = 0; s < n_strangers; s++) {
+            const int32_t n_other =
+                make_prompt(other, trial % 3 ? 1000 + trial * 31 + (uint64_t)s : trial);
+            alea_request_params theirs = sampled_params((uint64_t)s);
+            theirs.max_tokens = 1 + (int32_t)(next_random(&random) % 40);
+            strangers[s] = rig_submit(&r, other, n_other, &theirs);
+            if (!request && next_random(&random) % 4 == 0) {
+                request = rig_submit(&r, prompt, n_prompt, &params);
+            }
+            for (uint32_t k = next_random(&random) % 5; k > 0; k--) {
+                assert_true(alea__engine_step(r.engine, 1) >= 0);
+            }
+        }
+        if (!request) request = rig_submit(&r, prompt, n_prompt, &params);
+        rig_finish(&r, request, crowded);
+        for (int32_t s = 0; s < n_strangers; s++)
+            alea__request_release(strangers[s]);
+        rig_close(&r);
+        for (int32_t c = 0; c < params.choices; c++)
+            rig_assert_equal(&alone[c], &crowded[c]);
+    }
+}
+
+static void test_logprobs_do_not_change_tokens(void **state) {
+    (void)state;
+    static rig_choice with, without;
+    const int32_t prompt[] = {1, 2, 3};
+    rig r = rig_open("vocab=320,text=1", 2, 64, defaults);
+    for (uint64_t seed = 0; seed < 50; seed++) {
+        alea_request_params params = sampled_params(seed);
+        params.sampling.temperature = (float)(seed % 5) * 0.5f;
+        params.repetition_penalty = seed % 2 ? 1.3f : 1.0f;
+        params.frequency_penalty = seed % 3 ? 0.0f : 0.5f;
+        memset(&with, 0, sizeof with);
+        memset(&without, 0, sizeof without);
+        rig_run(&r, prompt, 3, &params, &with);
+        params.top = -1;
+        params.want_sampled = params.want_entropy = false;
+        rig_run(&r, prompt, 3, &params, &without);
+        assert_int_equal(with.n, without.n);
+        assert_memory_equal(with.tokens, without.tokens, (size_t)with.n * sizeof with.tokens[0]);
+        for (int32_t i = 0; i < without.n; i++)
+            assert_false(without.entries[i]);
+    }
+    rig_close(&r);
+}
+
+static void test_nothing_is_reduced_when_nothing_is_asked(void **state) {
+    (void)state;
+    static rig_choice choice;
+    rig r = rig_open("vocab=320", 2, 64, defaults);
+    alea_request_params params = alea__params_default();
+    params.ignore_end = true;
+    const int32_t prompt[] = {1, 2, 3};
+    rig_run(&r, prompt, 3, &params, &choice);
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.reduced_positions, 0);
+    assert_int_equal(choice.n, 16);
+    rig_close(&r);
+}
+
+static void test_a_stop_string_cuts_inside_a_token_and_holds_back(void **state) {
+    (void)state;
+    /* peak: every next id is the last one plus one, so the bytes run a, b, c, … */
+    rig r = rig_open("vocab=320,peak=30", 1, 64, defaults);
+    static rig_choice choice;
+    alea_request_params params = alea__params_default();
+    params.sampling.temperature = 0.0f;
+    params.max_tokens = 20;
+    const alea_bytes stops[] = {{(const uint8_t *)"fgX", 3}, {(const uint8_t *)"ghi", 3}};
+    params.stops = stops;
+    params.n_stops = 2;
+    const int32_t prompt[] = {'a'};
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.finish, ALEA_FINISH_STOP);
+    assert_int_equal(choice.stop, 1);
+    assert_int_equal(choice.n, 5); /* b c d e f */
+    assert_int_equal(choice.tokens[4], 'f');
+
+    memset(&choice, 0, sizeof choice);
+    params.include_stop = true;
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.n, 8);
+    assert_int_equal(choice.tokens[7], 'i');
+    rig_close(&r);
+}
+
+static void test_a_stop_in_the_last_token_counts_as_a_stop(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,peak=30", 1, 64, defaults);
+    static rig_choice choice;
+    alea_request_params params = alea__params_default();
+    params.sampling.temperature = 0.0f;
+    params.max_tokens = 3;
+    const alea_bytes stops[] = {{(const uint8_t *)"d", 1}};
+    params.stops = stops;
+    params.n_stops = 1;
+    const int32_t prompt[] = {'a'};
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.finish, ALEA_FINISH_STOP);
+    assert_int_equal(choice.n, 2);
+    rig_close(&r);
+}
+
+static void test_a_bad_row_ends_its_own_request_and_names_the_position(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,nan_at=9,fault_sequence=1", 4, 64, defaults);
+    static rig_choice choices[4];
+    alea_request *requests[4];
+    alea_request_params params = sampled_params(3);
+    for (int32_t i = 0; i < 4; i++) {
+        int32_t prompt[] = {10 + i, 20 + i, 30 + i};
+        requests[i] = rig_submit(&r, prompt, 3, &params);
+    }
+    int32_t failed = 0;
+    for (int32_t i = 0; i < 4; i++)
+        rig_finish(&r, requests[i], &choices[i]);
+    for (int32_t i = 0; i < 4; i++) {
+        if (choices[i].finish != ALEA_FINISH_ERROR) continue;
+        failed++;
+        assert_non_null(strstr(choices[i].message, "position 10"));
+        assert_int_equal(choices[i].n, 7);
+    }
+    assert_int_equal(failed, 1);
+    rig_close(&r);
+}
+
+static void test_a_failing_round_ends_its_requests_and_no_other(void **state) {
+    (void)state;
+    for (int32_t k = 0; k < 2; k++) {
+        rig r = rig_open(k ? "vocab=320,fail_at=3" : "vocab=320,refuse_at=3", 2, 64, defaults);
+        static rig_choice first, second;
+        memset(&first, 0, sizeof first);
+        memset(&second, 0, sizeof second);
+        alea_request_params params = sampled_params(3);
+        const int32_t prompt[] = {1, 2, 3};
+        rig_run(&r, prompt, 3, &params, &first);
+        rig_run(&r, prompt, 3, &params, &second);
+        assert_int_equal(first.finish, ALEA_FINISH_ERROR);
+        assert_true(second.finish != ALEA_FINISH_ERROR);
+        rig_close(&r);
+    }
+}
+
+static void test_an_empty_constraint_is_named(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 1, 64, defaults);
+    static rig_choice choice;
+    alea_request_params params = alea__params_default();
+    const int32_t allowed[] = {5};
+    const alea_token_bias ban[] = {{5, -INFINITY}};
+    params.allowed = (alea_token_list){allowed, 1};
+    params.biases = ban;
+    params.n_biases = 1;
+    const int32_t prompt[] = {1};
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.finish, ALEA_FINISH_ERROR);
+    assert_non_null(strstr(choice.message, "allowed_token_ids left no token"));
+    rig_close(&r);
+}
+
+static void test_thinking_is_closed_by_force_without_entries(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,text=1", 1, 64, defaults);
+    static rig_choice choice;
+    alea_request_params params = sampled_params(5);
+    params.ignore_end = true;
+    params.thinking_budget = 4;
+    const int32_t close[] = {60, 47};
+    params.thinking_close = (alea_token_list){close, 2};
+    params.max_tokens = 10;
+    const int32_t prompt[] = {1};
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.n, 10);
+    assert_int_equal(choice.tokens[4], 60);
+    assert_int_equal(choice.tokens[5], 47);
+    for (int32_t i = 0; i < 10; i++)
+        assert_int_equal(choice.entries[i], i != 4 && i != 5);
+    rig_close(&r);
+}
+
+static void test_cancel_and_deadline_end_a_request_where_it_stands(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,peak=30", 1, 64, defaults);
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 200;
+    params.ignore_end = true;
+    const int32_t prompt[] = {1};
+    static rig_choice choices[3];
+    alea_request *running = rig_submit(&r, prompt, 1, &params);
+    params.deadline_ns = 50;
+    alea_request *waiting = rig_submit(&r, prompt, 1, &params);
+    params.deadline_ns = 0;
+    params.max_tokens = 2;
+    alea_request *later = rig_submit(&r, prompt, 1, &params);
+    for (int32_t i = 0; i < 5; i++)
+        assert_int_equal(alea__engine_step(r.engine, 10), ALEA_OK);
+    alea__request_cancel(running);
+    assert_int_equal(alea__engine_step(r.engine, 60), ALEA_OK);
+    rig_finish(&r, running, &choices[0]);
+    rig_finish(&r, waiting, &choices[1]);
+    rig_finish(&r, later, &choices[2]);
+    assert_int_equal(choices[0].finish, ALEA_FINISH_CANCELLED);
+    assert_int_equal(choices[1].finish, ALEA_FINISH_DEADLINE);
+    assert_int_equal(choices[1].n, 0);
+    assert_int_equal(choices[2].n, 2);
+    rig_close(&r);
+}
+
+static void test_a_slow_reader_pauses_its_own_request_only(void **state) {
+    (void)state;
+    alea_engine_options options = defaults;
+    options.queue_tokens = 8;
+    rig r = rig_open("vocab=320,peak=30", 2, 64, options);
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 100;
+    params.ignore_end = true;
+    const int32_t prompt[] = {1};
+    static rig_choice slow, quick;
+    alea_request *unread = rig_submit(&r, prompt, 1, &params);
+    alea_request *read = rig_submit(&r, prompt, 1, &params);
+    rig_finish(&r, read, &quick);
+    assert_int_equal(quick.n, 100);
+    assert_int_equal(alea__engine_step(r.engine, 1), ALEA_DONE);
+    rig_finish(&r, unread, &slow);
+    assert_int_equal(slow.n, 100);
+    rig_close(&r);
+}
+
+static void test_a_prefix_is_reused_and_reported(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 3, 64, defaults);
+    int32_t prompt[40];
+    for (int32_t i = 0; i < 40; i++)
+        prompt[i] = i;
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 4;
+    static rig_choice choice;
+    rig_run(&r, prompt, 40, &params, &choice);
+    prompt[39] = 200;
+    memset(&choice, 0, sizeof choice);
+    alea_request *request = rig_submit(&r, prompt, 40, &params);
+    while (!rig_read(request, &choice))
+        assert_true(alea__engine_step(r.engine, 1) >= 0);
+    alea_request_usage usage;
+    alea__request_usage_read(request, &usage);
+    assert_int_equal(usage.prompt_tokens, 40);
+    assert_int_equal(usage.cached_tokens, 39);
+    alea__request_release(request);
+    rig_close(&r);
+}
+
+static void test_refused_submissions_name_the_field(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,context=64", 1, 64, defaults);
+    alea_request *request = NULL;
+    alea_error error;
+    alea_request_params params = alea__params_default();
+    int32_t prompt[70] = {0};
+    assert_int_equal(alea__engine_submit(r.engine, prompt, 0, &params, &request, &error),
+                     ALEA_EINVAL);
+    assert_int_equal(alea__engine_submit(r.engine, prompt, 65, &params, &request, &error),
+                     ALEA_ECONTEXT);
+    prompt[2] = 320;
+    assert_int_equal(alea__engine_submit(r.engine, prompt, 5, &params, &request, &error),
+                     ALEA_EINVAL);
+    assert_non_null(strstr(error.message, "prompt token 2 is 320"));
+    params.frequency_penalty = NAN;
+    prompt[2] = 0;
+    assert_int_equal(alea__engine_submit(r.engine, prompt, 5, &params, &request, &error),
+                     ALEA_EINVAL);
+    assert_non_null(strstr(error.message, "frequency_penalty"));
+    assert_null(request);
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_request_ends_at_its_budget_with_every_entry),
+        cmocka_unit_test(test_neighbours_chunks_and_reuse_change_no_bit),
+        cmocka_unit_test(test_logprobs_do_not_change_tokens),
+        cmocka_unit_test(test_nothing_is_reduced_when_nothing_is_asked),
+        cmocka_unit_test(test_a_stop_string_cuts_inside_a_token_and_holds_back),
+        cmocka_unit_test(test_a_stop_in_the_last_token_counts_as_a_stop),
+        cmocka_unit_test(test_a_bad_row_ends_its_own_request_and_names_the_position),
+        cmocka_unit_test(test_a_failing_round_ends_its_requests_and_no_other),
+        cmocka_unit_test(test_an_empty_constraint_is_named),
+        cmocka_unit_test(test_thinking_is_closed_by_force_without_entries),
+        cmocka_unit_test(test_cancel_and_deadline_end_a_request_where_it_stands),
+        cmocka_unit_test(test_a_slow_reader_pauses_its_own_request_only),
+        cmocka_unit_test(test_a_prefix_is_reused_and_reported),
+        cmocka_unit_test(test_refused_submissions_name_the_field),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
