@@ -118,7 +118,7 @@ static void cpu_start(void) {
     cpu_detect(&cpu_found);
     const char *text = getenv("ALEA_CAPS");
     if (!text || !*text) return;
-    uint32_t mask;
+    uint32_t mask = ALEA_CAP_ALL;
     alea_error error;
     if (alea__caps_parse(text, &mask, &error) == ALEA_OK) {
         cpu_allowed = mask;
