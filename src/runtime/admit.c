@@ -1,0 +1,249 @@
+/*
+ * Who gets a sequence of the core, and what of its old content can stay. An idle slot keeps its
+ * tokens: together the idle slots are the prefix cache, and the least recently used one is the
+ * first to be written over. Reuse is exact because a batch-invariant row depends on its sequence's
+ * tokens alone; a core that does not promise that gives rows of its usual scatter.
+ */
+#include <string.h>
+
+#include "runtime/engine_parts.h"
+
+static void enqueue(alea_engine *engine, alea_run *run) {
+    alea_run **at = &engine->waiting;
+    const int32_t priority = run->request->params.priority;
+    while (*at && (*at)->request->params.priority <= priority) at = &(*at)->next;
+    run->next = *at;
+    *at = run;
+}
+
+/* New requests, in order of arrival; each choice waits on its own. */
+static void take_inbox(alea_engine *engine) {
+    pthread_mutex_lock(&engine->mutex);
+    alea_request *request = engine->inbox;
+    engine->inbox = engine->inbox_last = NULL;
+    pthread_mutex_unlock(&engine->mutex);
+    while (request) {
+        alea_request *next = request->next;
+        for (int32_t i = 0; i < request->params.choices; i++) enqueue(engine, &request->runs[i]);
+        request = next;
+    }
+}
+
+static void count_finish(alea_engine *engine, alea_finish finish) {
+    pthread_mutex_lock(&engine->mutex);
+    if (finish == ALEA_FINISH_CANCELLED || finish == ALEA_FINISH_DEADLINE) {
+        engine->stats.cancelled++;
+    } else if (finish == ALEA_FINISH_ERROR) {
+        engine->stats.failed++;
+    } else {
+        engine->stats.finished++;
+    }
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* The first reason stands, but for one: a stop string in the very token that spent the budget. */
+void alea__run_end(alea_run *run, alea_finish finish, int32_t stop, const alea_error *error) {
+    const bool late_stop = run->finish == ALEA_FINISH_LENGTH && finish == ALEA_FINISH_STOP;
+    if (run->finish != ALEA_FINISH_NONE && !late_stop) return;
+    run->finish = finish;
+    run->stop = stop;
+    if (error) run->error = *error;
+    run->state = ALEA_RUN_OVER;
+    if (!late_stop) count_finish(run->request->engine, finish);
+}
+
+/* Its content is unknown after a failure, so it must not serve as a prefix. */
+void alea__slot_forget(alea_engine *engine, int32_t slot) {
+    engine->slots[slot].length = 0;
+    alea_error ignored;
+    if (alea_core_sequence_trim(engine->core, slot, 0, &ignored) < 0) {
+        /* The core cannot even drop it: leave it out for good rather than compute on it. */
+        engine->slots[slot].length = -1;
+    }
+}
+
+static bool is_due(const alea_run *run, uint64_t now_ns, alea_finish *finish) {
+    const alea_request *request = run->request;
+    if (atomic_load(&request->cancelled)) {
+        *finish = ALEA_FINISH_CANCELLED;
+        return true;
+    }
+    if (request->params.deadline_ns != 0 && now_ns >= request->params.deadline_ns) {
+        *finish = ALEA_FINISH_DEADLINE;
+        return true;
+    }
+    return false;
+}
+
+/* Tell the reader that nothing more comes; what a stop string might still have taken back is
+ * released, since none can complete now. The engine's hold on a request ends with its last run. */
+static void close_run(alea_engine *engine, alea_run *run) {
+    alea_request *request = run->request;
+    pthread_mutex_lock(&request->mutex);
+    run->ring.released = run->ring.tail;
+    run->finished = true;
+    request->usage.output_tokens += alea__run_outputs(run);
+    bool last = true;
+    for (int32_t i = 0; i < request->params.choices; i++) last &= request->runs[i].finished;
+    alea__run_tell(run);
+    pthread_mutex_unlock(&request->mutex);
+    if (!last) return;
+    pthread_mutex_lock(&engine->mutex);
+    engine->n_waiting_requests--;
+    pthread_mutex_unlock(&engine->mutex);
+    alea__request_unref(request);
+}
+
+static bool is_pending(const alea_engine *engine, const alea_run *run) {
+    if (engine->pending < 0) return false;
+    const alea_plan *plan = &engine->plans[engine->pending];
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        if (plan->runs[i] == run) return true;
+    }
+    return false;
+}
+
+/* Give the slots of ended runs back, once their last frame has been presented. */
+static void sweep_slots(alea_engine *engine) {
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        alea_run *run = engine->slots[s].run;
+        if (!run) continue;
+        alea_finish finish;
+        if (run->state == ALEA_RUN_ACTIVE && is_due(run, engine->now_ns, &finish)) {
+            alea__run_end(run, finish, -1, NULL);
+        }
+        if (run->state != ALEA_RUN_OVER || is_pending(engine, run)) continue;
+        engine->slots[s].run = NULL;
+        close_run(engine, run);
+    }
+}
+
+static int32_t common_prefix(const alea_slot *slot, const alea_run *run) {
+    /* One token is left to compute: its row is the first answer's. */
+    int32_t most = run->n_tokens - 1;
+    if (slot->length < most) most = slot->length;
+    int32_t n = 0;
+    while (n < most && slot->tokens[n] == run->tokens[n]) n++;
+    return n;
+}
+
+/* An idle slot, the least recently used; -1: none. */
+static int32_t idle_slot(const alea_engine *engine) {
+    int32_t best = -1;
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        const alea_slot *slot = &engine->slots[s];
+        if (slot->run || slot->length < 0) continue;
+        if (best < 0 || slot->last_round < engine->slots[best].last_round) best = s;
+    }
+    return best;
+}
+
+/* The slot whose content begins most like the run, idle ones first among equals. */
+static int32_t best_prefix(const alea_engine *engine, const alea_run *run, int32_t *length) {
+    int32_t best = -1;
+    *length = 0;
+    if (engine->options.no_prefix_cache) return best;
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        const int32_t n = common_prefix(&engine->slots[s], run);
+        const bool better = n > *length || (n == *length && n > 0 && !engine->slots[s].run &&
+                                            engine->slots[best].run);
+        if (!better) continue;
+        best = s;
+        *length = n;
+    }
+    return best;
+}
+
+static bool trim_slot(alea_engine *engine, int32_t s, int32_t length) {
+    alea_slot *slot = &engine->slots[s];
+    if (length > slot->length) return false;
+    if (alea_core_sequence_trim(engine->core, s, length, NULL) < 0) return false;
+    slot->length = length;
+    return true;
+}
+
+static bool copy_slot(alea_engine *engine, int32_t from, int32_t to, int32_t length) {
+    if (!trim_slot(engine, to, 0)) return false;
+    if (alea_core_sequence_copy(engine->core, from, to, NULL) < 0) return false;
+    alea_slot *slot = &engine->slots[to];
+    slot->length = engine->slots[from].length;
+    memcpy(slot->tokens, engine->slots[from].tokens, (size_t)slot->length * sizeof *slot->tokens);
+    return trim_slot(engine, to, length);
+}
+
+/* Choose a slot for the run and keep what it may of its content; -1: all are busy. */
+static int32_t place_run(alea_engine *engine, const alea_run *run, int32_t *cached) {
+    int32_t slot = idle_slot(engine);
+    if (slot < 0) return -1;
+    int32_t length = 0;
+    const int32_t best = best_prefix(engine, run, &length);
+    *cached = 0;
+    if (best >= 0 && length > 0 && !engine->slots[best].run && trim_slot(engine, best, length)) {
+        *cached = length;
+        return best;
+    }
+    if (best >= 0 && length >= ALEA_PREFIX_MIN_TOKENS && engine->slots[best].run &&
+        copy_slot(engine, best, slot, length)) {
+        *cached = length;
+        return slot;
+    }
+    alea__slot_forget(engine, slot);
+    return engine->slots[slot].length == 0 ? slot : -1;
+}
+
+/* Choices after the first wait until it has computed the prompt, which they then copy. */
+static bool must_wait(const alea_engine *engine, const alea_run *run) {
+    if (run->index == 0 || engine->options.no_prefix_cache) return false;
+    const alea_run *first = &run->request->runs[0];
+    if (first->state == ALEA_RUN_WAITING) return true;
+    return first->state == ALEA_RUN_ACTIVE &&
+           engine->slots[first->slot].length < first->n_prompt;
+}
+
+static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cached) {
+    alea_slot *slot = &engine->slots[s];
+    slot->run = run;
+    slot->epoch++;
+    slot->last_round = engine->round;
+    run->slot = s;
+    run->epoch = slot->epoch;
+    run->state = ALEA_RUN_ACTIVE;
+    if (run->index == 0) {
+        pthread_mutex_lock(&run->request->mutex);
+        run->request->usage.cached_tokens = cached;
+        pthread_mutex_unlock(&run->request->mutex);
+    }
+    pthread_mutex_lock(&engine->mutex);
+    engine->stats.cached_tokens += (uint64_t)cached;
+    pthread_mutex_unlock(&engine->mutex);
+}
+
+/* In order of the list; a waiting sibling lets later requests pass, a lack of slots does not. */
+static void start_waiting(alea_engine *engine) {
+    alea_run **at = &engine->waiting;
+    while (*at) {
+        alea_run *run = *at;
+        alea_finish finish;
+        if (is_due(run, engine->now_ns, &finish)) alea__run_end(run, finish, -1, NULL);
+        if (run->state == ALEA_RUN_OVER) {
+            *at = run->next;
+            close_run(engine, run);
+            continue;
+        }
+        if (must_wait(engine, run)) {
+            at = &run->next;
+            continue;
+        }
+        int32_t cached = 0;
+        const int32_t slot = place_run(engine, run, &cached);
+        if (slot < 0) return;
+        *at = run->next;
+        start_run(engine, run, slot, cached);
+    }
+}
+
+void alea__admit(alea_engine *engine) {
+    take_inbox(engine);
+    sweep_slots(engine);
+    start_waiting(engine);
+}

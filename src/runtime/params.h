@@ -1,0 +1,75 @@
+/*
+ * What a client may ask of one request, in the runtime's words, and the checks that make the rest
+ * of the runtime free of doubt: after alea__params_check every field is inside its domain.
+ *
+ * Arrays are borrowed until the request is submitted; the request copies what it keeps.
+ */
+#ifndef ALEA_RUNTIME_PARAMS_H
+#define ALEA_RUNTIME_PARAMS_H
+
+#include <stdbool.h>
+
+#include "contract/completion.h"
+#include "kernel/row.h"
+
+#define ALEA_CHOICES_MAX 128
+#define ALEA_STOPS_MAX 64
+#define ALEA_STOP_BYTES_MAX 4096
+#define ALEA_BAD_WORDS_MAX 1024
+
+typedef struct alea_token_bias {
+    int32_t token;
+    float bias; /* added to the raw logit; -INFINITY bans */
+} alea_token_bias;
+
+typedef struct alea_token_list {
+    const int32_t *tokens;
+    int32_t count;
+} alea_token_list;
+
+typedef struct alea_request_params {
+    alea_sampling sampling;
+    uint64_t seed;
+    bool seeded;             /* false: the runtime draws a seed and reports it */
+    int32_t choices;         /* n >= 1; all share the prompt */
+
+    float repetition_penalty; /* 1: none; over prompt and output */
+    float frequency_penalty;  /* 0: none; times the count in the output */
+    float presence_penalty;   /* 0: none; once for a token of the output */
+    const alea_token_bias *biases;
+    int32_t n_biases;
+    alea_token_list allowed; /* count 0: all */
+    const alea_token_list *bad_words;
+    int32_t n_bad_words;
+
+    int32_t min_tokens;
+    int32_t max_tokens; /* 0: no output; scoring or prefill alone */
+    bool ignore_end;    /* end tokens are tokens like others */
+    alea_token_list stop_tokens;
+    const alea_bytes *stops; /* stop strings; none is empty */
+    int32_t n_stops;
+    bool include_stop;
+
+    int32_t thinking_budget;        /* tokens before the close is forced; -1: none */
+    alea_token_list thinking_close; /* ids that are forced then, without entries */
+
+    int32_t top;              /* alternatives per token, 0..20; -1: no logprobs */
+    alea_token_list selected; /* ids whose logprobs replace the alternatives */
+    bool want_sampled;        /* also the as-sampled logprob and the kept mass */
+    bool want_entropy;
+
+    uint64_t deadline_ns; /* on the runtime's clock; 0: none */
+    int32_t priority;     /* smaller first; equal: order of arrival */
+} alea_request_params;
+
+/* One choice, greedy off, nothing penalized, 16 tokens, no logprobs. */
+alea_request_params alea__params_default(void);
+
+/*
+ * Refuse what is outside its domain, naming the field, the value and the range. `vocab` bounds
+ * every token id. NaN is outside every domain. ALEA_OK or ALEA_EINVAL.
+ */
+alea_status alea__params_check(const alea_request_params *params, int32_t vocab,
+                               alea_error *error) ALEA_MUST_USE;
+
+#endif

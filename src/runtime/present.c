@@ -1,0 +1,148 @@
+/*
+ * From a finished frame to the readers: decode each lane's tokens, look for stop strings in their
+ * bytes, and release what no stop string can take back any more. It runs while the core computes
+ * the next round, so a run that a stop string ends here may have one more token under way; the
+ * commit of that round drops it.
+ */
+#include <math.h>
+
+#include "runtime/engine_parts.h"
+
+static alea_bytes bytes_of(const alea_engine *engine, int32_t token) {
+    alea_token_info info;
+    if (alea_core_token(engine->core, token, &info) < 0) return (alea_bytes){NULL, 0};
+    return info.bytes;
+}
+
+/* Unread entries that end inside the first `safe` bytes of the stream may go. */
+static void release(alea_ring *ring, uint64_t safe) {
+    while (ring->released < ring->tail &&
+           ring->entries[ring->released % (uint64_t)ring->capacity].end <= safe) {
+        ring->released++;
+    }
+}
+
+/*
+ * The text ends at byte `cut` of the stream: entries that add nothing before it go, the one that
+ * crosses it shows its first part. An entry without bytes stays if nothing before it went.
+ */
+static void cut_ring(const alea_engine *engine, alea_ring *ring, uint64_t cut) {
+    for (uint64_t i = ring->released; i < ring->tail; i++) {
+        alea_ring_entry *entry = &ring->entries[i % (uint64_t)ring->capacity];
+        const uint64_t start = entry->end - bytes_of(engine, entry->token).length;
+        if (start > cut || (start == cut && entry->end > cut)) {
+            ring->tail = i;
+            return;
+        }
+        if (entry->end > cut) {
+            entry->visible_bytes = (int32_t)(cut - start);
+            ring->tail = i + 1;
+            return;
+        }
+    }
+}
+
+/* Feed a token's bytes to the stop strings; false: one is complete and the run has ended. */
+static bool pass_stops(alea_engine *engine, alea_run *run, alea_bytes bytes) {
+    const alea_request *request = run->request;
+    int32_t held = 0;
+    for (size_t i = 0; i < bytes.length; i++) {
+        const int32_t stop =
+            alea__stop_feed(&request->stops, &run->stop_match, bytes.data[i], &held);
+        run->stream_bytes++;
+        if (stop < 0) continue;
+        const uint64_t length = request->stops.strings[stop].length;
+        cut_ring(engine, &run->ring,
+                 request->params.include_stop ? run->stream_bytes : run->stream_bytes - length);
+        alea__run_end(run, ALEA_FINISH_STOP, stop, NULL);
+        return false;
+    }
+    if (bytes.length > 0 || request->stops.n == 0) {
+        release(&run->ring, run->stream_bytes - (uint64_t)held);
+    } else if (run->ring.released + 1 == run->ring.tail) {
+        release(&run->ring, run->stream_bytes); /* without bytes, and nothing before it is held */
+    }
+    return true;
+}
+
+static void push(alea_run *run, const alea_entry *entry, const alea_extra *extra, int32_t index,
+                 alea_bytes bytes) {
+    alea_ring *ring = &run->ring;
+    const alea_request_params *p = &run->request->params;
+    const size_t at = ring->tail % (uint64_t)ring->capacity;
+    const bool hidden = entry->ends && !p->include_stop;
+    int32_t n = entry->has_logprob ? entry->n_alternatives : 0;
+    if (n > ring->width) n = ring->width;
+    ring->entries[at] = (alea_ring_entry){
+        .token = entry->token,
+        .index = index,
+        .visible_bytes = hidden ? 0 : (int32_t)bytes.length,
+        .end = run->stream_bytes + bytes.length,
+        .has_entry = entry->has_logprob,
+        .ends = entry->ends,
+        .logprob = entry->has_logprob ? entry->logprob : NAN,
+        .sampled_logprob = extra->sampled_logprob,
+        .kept_mass = extra->kept_mass,
+        .entropy = extra->entropy,
+        .n_alternatives = n,
+    };
+    for (int32_t i = 0; i < n; i++) {
+        ring->alternatives[at * (size_t)ring->width + (size_t)i] =
+            alea__entry_alternative(entry, i);
+    }
+    ring->tail++;
+}
+
+/* A run that was ended by something else than its own tokens shows nothing more. */
+static bool is_cut_short(const alea_run *run) {
+    return run->finish == ALEA_FINISH_STOP || run->finish == ALEA_FINISH_CANCELLED ||
+           run->finish == ALEA_FINISH_DEADLINE;
+}
+
+static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *decoded,
+                            const alea_extra *extra) {
+    alea_entry entry;
+    while (alea__decode_next(decoded, &entry)) {
+        const alea_bytes bytes = entry.ends && !run->request->params.include_stop
+                                     ? (alea_bytes){NULL, 0} : bytes_of(engine, entry.token);
+        if (!alea__ring_has_room(&run->ring, 1)) {
+            alea_error error;
+            alea_error_set(&error, ALEA_ELIMIT,
+                           "more than %d tokens without text while a stop string is open",
+                           run->ring.capacity);
+            alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
+            return;
+        }
+        push(run, &entry, extra, (int32_t)(entry.position - run->n_prompt), bytes);
+        if (!pass_stops(engine, run, bytes)) {
+            alea__decode_stop(decoded);
+            return;
+        }
+    }
+}
+
+static void present_run(alea_engine *engine, alea_plan *plan, int32_t i) {
+    alea_run *run = plan->runs[i];
+    if (plan->row[i] < 0 || is_cut_short(run)) return;
+    alea_decoded decoded;
+    alea_error error;
+    const alea_status status =
+        alea__decode_open(&engine->frames, plan->frame, &plan->lanes[i], &decoded, &error);
+    pthread_mutex_lock(&run->request->mutex);
+    if (status < 0) {
+        alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
+    } else {
+        if (decoded.record.count > 0 && run->request->usage.first_token_ns == 0) {
+            run->request->usage.first_token_ns = engine->now_ns;
+        }
+        present_entries(engine, run, &decoded, &plan->extras[i]);
+    }
+    alea__run_tell(run);
+    pthread_mutex_unlock(&run->request->mutex);
+}
+
+void alea__present_round(alea_engine *engine, alea_plan *plan) {
+    for (int32_t i = 0; i < plan->n_items; i++) present_run(engine, plan, i);
+    alea__engine_note(engine, alea__frames_release(&engine->frames, plan->frame, NULL));
+    plan->frame = -1;
+}

@@ -1,0 +1,344 @@
+/*
+ * What a client holds: the copied parameters, one ring of tokens for each choice, and the reader's
+ * side of it. All memory of a request is one block taken at submission, so that rounds take none.
+ */
+#include <errno.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/random.h>
+#include <time.h>
+
+#include "base/size.h"
+#include "runtime/engine_parts.h"
+
+/* Carves aligned pieces from a block; with base NULL it only counts. */
+typedef struct carver {
+    uint8_t *base;
+    size_t used;
+    bool overflow;
+} carver;
+
+static void *carve(carver *c, size_t count, size_t element_bytes) {
+    size_t bytes = 0, padded = 0, used = 0;
+    if (!alea__size_mul(count, element_bytes, &bytes) || !alea__size_align(bytes, 16, &padded) ||
+        !alea__size_add(c->used, padded, &used)) {
+        c->overflow = true;
+        return NULL;
+    }
+    void *piece = c->base ? c->base + c->used : NULL;
+    c->used = used;
+    return piece;
+}
+
+static void copy_list(carver *c, alea_token_list *list) {
+    if (list->count == 0) return;
+    int32_t *copy = carve(c, (size_t)list->count, sizeof *copy);
+    if (!copy) return;
+    memcpy(copy, list->tokens, (size_t)list->count * sizeof *copy);
+    list->tokens = copy;
+}
+
+static void copy_biases(carver *c, alea_request_params *p) {
+    if (p->n_biases == 0) return;
+    alea_token_bias *copy = carve(c, (size_t)p->n_biases, sizeof *copy);
+    if (!copy) return;
+    memcpy(copy, p->biases, (size_t)p->n_biases * sizeof *copy);
+    p->biases = copy;
+}
+
+static void copy_bad_words(carver *c, alea_request_params *p) {
+    if (p->n_bad_words == 0) return;
+    alea_token_list *copy = carve(c, (size_t)p->n_bad_words, sizeof *copy);
+    for (int32_t i = 0; i < p->n_bad_words; i++) {
+        alea_token_list list = p->bad_words[i];
+        copy_list(c, &list);
+        if (copy) copy[i] = list;
+    }
+    if (copy) p->bad_words = copy;
+}
+
+static void copy_stops(carver *c, alea_request_params *p, alea_stops *stops) {
+    if (p->n_stops == 0) return;
+    alea_bytes *copy = carve(c, (size_t)p->n_stops, sizeof *copy);
+    for (int32_t i = 0; i < p->n_stops; i++) {
+        uint8_t *data = carve(c, p->stops[i].length, 1);
+        if (!copy) continue;
+        memcpy(data, p->stops[i].data, p->stops[i].length);
+        copy[i] = (alea_bytes){data, p->stops[i].length};
+    }
+    void *links = carve(c, alea__stops_bytes(p->stops, p->n_stops), 1);
+    if (!copy) return;
+    p->stops = copy;
+    alea__stops_init(stops, copy, p->n_stops, links);
+}
+
+/* Tokens that a reader may leave unread, and those that a stop string may hold back. */
+static int32_t ring_capacity(const alea_engine *engine, const alea_request_params *p) {
+    size_t held = 0;
+    for (int32_t i = 0; i < p->n_stops; i++) {
+        if (p->stops[i].length > held) held = p->stops[i].length;
+    }
+    const int64_t capacity = (int64_t)engine->options.queue_tokens + (int64_t)held;
+    return (int32_t)(capacity < p->max_tokens + 2 ? capacity : p->max_tokens + 2);
+}
+
+static int32_t ring_width(const alea_request_params *p) {
+    if (p->selected.count > 0) return p->selected.count;
+    return p->top > 0 ? p->top : 0;
+}
+
+static void carve_run(carver *c, const alea_engine *engine, alea_request *request, alea_run *run,
+                      int32_t index, const int32_t *prompt, int32_t n_prompt) {
+    const alea_request_params *p = &request->params;
+    const int64_t most = (int64_t)n_prompt + p->max_tokens;
+    const int32_t capacity = ring_capacity(engine, p);
+    const int32_t width = ring_width(p);
+    int32_t *tokens = carve(c, (size_t)most, sizeof *tokens);
+    void *history = carve(c, alea__history_bytes(most), 1);
+    void *match = carve(c, alea__stop_match_bytes(p->n_stops), 1);
+    alea_ring_entry *entries = carve(c, (size_t)capacity, sizeof *entries);
+    alea_alternative *alternatives =
+        carve(c, (size_t)capacity * (size_t)width, sizeof *alternatives);
+    if (!c->base) return;
+    *run = (alea_run){.request = request, .index = index, .slot = -1, .tokens = tokens,
+                      .n_tokens = n_prompt, .n_prompt = n_prompt, .stop = -1,
+                      .thinking = p->thinking_budget >= 0};
+    memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
+    alea__history_init(&run->history, history, most);
+    for (int32_t i = 0; i < n_prompt; i++) alea__history_add_prompt(&run->history, prompt[i]);
+    alea__stop_match_init(&run->stop_match, p->n_stops, match);
+    run->ring = (alea_ring){.entries = entries, .alternatives = alternatives,
+                            .capacity = capacity, .width = width};
+}
+
+/* Called twice: with c->base NULL it counts, then it fills. */
+static void carve_request(carver *c, const alea_engine *engine, alea_request *request,
+                          const int32_t *prompt, int32_t n_prompt) {
+    alea_request_params *p = &request->params;
+    const int32_t n_runs = p->choices;
+    alea_run *runs = carve(c, (size_t)n_runs, sizeof *runs);
+    for (int32_t i = 0; i < n_runs; i++) {
+        carve_run(c, engine, request, runs ? &runs[i] : NULL, i, prompt, n_prompt);
+    }
+    request->runs = runs;
+    copy_list(c, &p->allowed);
+    copy_list(c, &p->stop_tokens);
+    copy_list(c, &p->thinking_close);
+    copy_list(c, &p->selected);
+    copy_biases(c, p);
+    copy_bad_words(c, p);
+    copy_stops(c, p, &request->stops);
+}
+
+static alea_status check_submit(const alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
+                                const alea_request_params *params, alea_error *error) {
+    const int32_t context = engine->info.context_tokens;
+    if (n_prompt < 1 || !prompt) {
+        return alea_error_set(error, ALEA_EINVAL, "the prompt is empty");
+    }
+    if (n_prompt > context || (n_prompt == context && params->max_tokens > 0)) {
+        return alea_error_set(error, ALEA_ECONTEXT,
+                              "the prompt has %d tokens, the context holds %d with the answer",
+                              n_prompt, context);
+    }
+    for (int32_t i = 0; i < n_prompt; i++) {
+        if (prompt[i] < 0 || prompt[i] >= engine->info.vocab) {
+            return alea_error_set(error, ALEA_EINVAL,
+                                  "prompt token %d is %d, the vocabulary is 0..%d", i, prompt[i],
+                                  engine->info.vocab - 1);
+        }
+    }
+    return alea__params_check(params, engine->info.vocab, error);
+}
+
+static alea_status build_request(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
+                                 const alea_request_params *params, alea_request **out) {
+    alea_request head = {.engine = engine, .params = *params};
+    const int32_t room = engine->info.context_tokens - n_prompt;
+    if (head.params.max_tokens > room) head.params.max_tokens = room;
+    if (head.params.min_tokens > head.params.max_tokens) {
+        head.params.min_tokens = head.params.max_tokens;
+    }
+    if (!head.params.seeded &&
+        getrandom(&head.params.seed, sizeof head.params.seed, 0) != sizeof head.params.seed) {
+        return ALEA_EIO;
+    }
+    const alea_request_params kept = head.params;
+    carver count = {.used = sizeof(alea_request)};
+    carve_request(&count, engine, &head, prompt, n_prompt);
+    if (count.overflow) return ALEA_ENOMEM;
+    uint8_t *block = aligned_alloc(64, (count.used + 63) & ~(size_t)63);
+    if (!block) return ALEA_ENOMEM;
+    alea_request *request = (alea_request *)block;
+    *request = (alea_request){.engine = engine, .params = kept};
+    carver fill = {.base = block, .used = (sizeof(alea_request) + 15) & ~(size_t)15};
+    carve_request(&fill, engine, request, prompt, n_prompt);
+    atomic_init(&request->references, 2);
+    atomic_fetch_add(&engine->references, 1);
+    atomic_init(&request->cancelled, false);
+    pthread_mutex_init(&request->mutex, NULL);
+    pthread_cond_init(&request->readable, NULL);
+    request->usage = (alea_request_usage){.prompt_tokens = n_prompt, .seed = kept.seed};
+    *out = request;
+    return ALEA_OK;
+}
+
+alea_status alea__engine_submit(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
+                                const alea_request_params *params, alea_request **request,
+                                alea_error *error) {
+    alea_status status = check_submit(engine, prompt, n_prompt, params, error);
+    if (status < 0) return status;
+    alea_request *built = NULL;
+    status = build_request(engine, prompt, n_prompt, params, &built);
+    if (status < 0) {
+        return alea_error_set(error, status, "a request of %d tokens: %s", n_prompt,
+                              alea_status_text(status));
+    }
+    pthread_mutex_lock(&engine->mutex);
+    const bool full = engine->n_waiting_requests >= engine->options.queue_requests;
+    if (!full && !engine->stopping) {
+        built->arrival = engine->arrivals++;
+        if (engine->inbox_last) engine->inbox_last->next = built;
+        else engine->inbox = built;
+        engine->inbox_last = built;
+        engine->n_waiting_requests++;
+        engine->stats.requests++;
+        pthread_cond_signal(&engine->work);
+    }
+    const bool refused = full || engine->stopping;
+    pthread_mutex_unlock(&engine->mutex);
+    if (refused) {
+        alea__request_unref(built);
+        alea__request_unref(built);
+        return alea_error_set(error, full ? ALEA_ELIMIT : ALEA_ECANCELLED, "%s",
+                              full ? "the queue is full: try again later"
+                                   : "the engine is stopping");
+    }
+    *request = built;
+    return ALEA_OK;
+}
+
+void alea__request_unref(alea_request *request) {
+    if (atomic_fetch_sub(&request->references, 1) != 1) return;
+    alea__engine_unref(request->engine);
+    pthread_cond_destroy(&request->readable);
+    pthread_mutex_destroy(&request->mutex);
+    free(request);
+}
+
+bool alea__ring_has_room(const alea_ring *ring, int32_t entries) {
+    return ring->tail - ring->head + (uint64_t)entries <= (uint64_t)ring->capacity;
+}
+
+void alea__run_tell(alea_run *run) {
+    alea_request *request = run->request;
+    pthread_cond_signal(&request->readable);
+    if (request->notify) request->notify(request->notify_user);
+}
+
+static void event_of_entry(alea_request *request, alea_run *run, alea_event *event) {
+    alea_ring *ring = &run->ring;
+    const size_t at = ring->head % (uint64_t)ring->capacity;
+    const alea_ring_entry *entry = &ring->entries[at];
+    *event = (alea_event){
+        .kind = ALEA_EVENT_TOKEN, .choice = run->index, .index = entry->index,
+        .token = entry->token, .visible_bytes = entry->visible_bytes,
+        .has_entry = entry->has_entry, .ends = entry->ends, .logprob = entry->logprob,
+        .sampled_logprob = entry->sampled_logprob, .kept_mass = entry->kept_mass,
+        .entropy = entry->entropy, .n_alternatives = entry->n_alternatives,
+        .alternatives = request->shown,
+    };
+    memcpy(request->shown, ring->alternatives + at * (size_t)ring->width,
+           (size_t)entry->n_alternatives * sizeof *request->shown);
+    ring->head++;
+}
+
+static void event_of_finish(alea_run *run, alea_event *event) {
+    *event = (alea_event){
+        .kind = ALEA_EVENT_FINISH, .choice = run->index, .finish = run->finish, .stop = run->stop,
+        .output_tokens = alea__run_outputs(run),
+        .message = run->finish == ALEA_FINISH_ERROR ? run->error.message : NULL,
+    };
+    run->finish_told = true;
+}
+
+/* ALEA_OK with an event, ALEA_MORE, or ALEA_DONE. The request's mutex is held. */
+static alea_status take_event(alea_request *request, alea_event *event) {
+    const int32_t n = request->params.choices;
+    int32_t told = 0;
+    for (int32_t i = 0; i < n; i++) {
+        alea_run *run = &request->runs[(request->next_choice + i) % n];
+        if (run->finish_told) {
+            told++;
+            continue;
+        }
+        const bool token = run->ring.head < run->ring.released;
+        if (!token && !run->finished) continue;
+        request->next_choice = (run->index + 1) % n;
+        if (token) event_of_entry(request, run, event);
+        else event_of_finish(run, event);
+        return ALEA_OK;
+    }
+    return told == n ? ALEA_DONE : ALEA_MORE;
+}
+
+static struct timespec deadline_in(int32_t timeout_ms) {
+    struct timespec at;
+    clock_gettime(CLOCK_REALTIME, &at);
+    at.tv_sec += timeout_ms / 1000;
+    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
+    if (at.tv_nsec >= 1000000000L) {
+        at.tv_nsec -= 1000000000L;
+        at.tv_sec++;
+    }
+    return at;
+}
+
+alea_status alea__request_next(alea_request *request, int32_t timeout_ms, alea_event *event) {
+    const struct timespec until = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    pthread_mutex_lock(&request->mutex);
+    alea_status status = take_event(request, event);
+    while (status == ALEA_MORE && timeout_ms != 0) {
+        const int waited = timeout_ms < 0
+                               ? pthread_cond_wait(&request->readable, &request->mutex)
+                               : pthread_cond_timedwait(&request->readable, &request->mutex,
+                                                        &until);
+        status = take_event(request, event);
+        if (waited == ETIMEDOUT) break;
+    }
+    pthread_mutex_unlock(&request->mutex);
+    if (status == ALEA_OK) {
+        /* A choice that paused because its ring was full may go on now. */
+        pthread_mutex_lock(&request->engine->mutex);
+        pthread_cond_signal(&request->engine->work);
+        pthread_mutex_unlock(&request->engine->mutex);
+    }
+    return status;
+}
+
+void alea__request_cancel(alea_request *request) {
+    atomic_store(&request->cancelled, true);
+    pthread_mutex_lock(&request->engine->mutex);
+    pthread_cond_signal(&request->engine->work);
+    pthread_mutex_unlock(&request->engine->mutex);
+}
+
+void alea__request_notify(alea_request *request, void (*notify)(void *user), void *user) {
+    pthread_mutex_lock(&request->mutex);
+    request->notify_user = user;
+    request->notify = notify;
+    pthread_mutex_unlock(&request->mutex);
+}
+
+void alea__request_usage_read(alea_request *request, alea_request_usage *usage) {
+    pthread_mutex_lock(&request->mutex);
+    *usage = request->usage;
+    pthread_mutex_unlock(&request->mutex);
+}
+
+void alea__request_release(alea_request *request) {
+    if (!request) return;
+    atomic_store(&request->cancelled, true);
+    alea__request_unref(request);
+}
