@@ -58,6 +58,88 @@ static model_file read_model(const char *options) {
     return model;
 }
 
+/* ---- where the header keeps its numbers ---- */
+
+enum { PLACES_MAX = 256 };
+
+typedef struct places {
+    size_t at[PLACES_MAX];
+    int bytes[PLACES_MAX];
+    int n;
+} places;
+
+static uint64_t number_at(const model_file *model, size_t at, int bytes) {
+    uint64_t value = 0;
+    assert_true(at + (size_t)bytes <= model->length);
+    for (int i = 0; i < bytes; i++)
+        value |= (uint64_t)model->bytes[at + (size_t)i] << (8 * i);
+    return value;
+}
+
+static void note(places *p, size_t at, int bytes) {
+    if (p->n == PLACES_MAX) return;
+    p->at[p->n] = at;
+    p->bytes[p->n++] = bytes;
+}
+
+static size_t skip_value(const model_file *model, places *p, uint32_t type, size_t at) {
+    static const int bytes[13] = {1, 1, 2, 2, 4, 4, 4, 1, 0, 0, 8, 8, 8};
+    if (type == 8) return at + 8 + (size_t)number_at(model, at, 8);
+    note(p, at, bytes[type]);
+    return at + (size_t)bytes[type];
+}
+
+/* Every scalar value, the first elements of every array, every number of every tensor. */
+static places find_places(const model_file *model) {
+    places p = {.n = 0};
+    uint64_t tensors = number_at(model, 8, 8);
+    uint64_t keys = number_at(model, 16, 8);
+    size_t at = 24;
+    for (; keys > 0; keys--) {
+        at += 8 + (size_t)number_at(model, at, 8);
+        uint32_t type = (uint32_t)number_at(model, at, 4);
+        at += 4;
+        if (type != 9) {
+            at = skip_value(model, &p, type, at);
+            continue;
+        }
+        type = (uint32_t)number_at(model, at, 4);
+        const uint64_t count = number_at(model, at + 4, 8);
+        at += 12;
+        for (uint64_t i = 0; i < count; i++) {
+            const int n = p.n;
+            at = skip_value(model, &p, type, at);
+            if (i >= 8) p.n = n; /* the first few stand for all */
+        }
+    }
+    for (; tensors > 0; tensors--) {
+        at += 8 + (size_t)number_at(model, at, 8);
+        const int dimensions = (int)number_at(model, at, 4);
+        note(&p, at, 4);
+        at += 4;
+        for (int i = 0; i < dimensions; i++, at += 8)
+            note(&p, at, 8);
+        note(&p, at, 4);
+        note(&p, at + 4, 8);
+        at += 12;
+    }
+    return p;
+}
+
+static const uint64_t absurd[] = {0,          1,          2,          3,
+                                  7,          64,         255,        1000000,
+                                  0x7fffffff, 0x80000000, 0xffffffff, 0x7f800000, /* +inf */
+                                  0x7fc00000,                                     /* NaN */
+                                  0xbf800000,                                     /* -1.0f */
+                                  UINT64_MAX};
+
+static void write_bytes(const char *path, const uint8_t *bytes, size_t length) {
+    FILE *file = fopen(path, "wb");
+    assert_non_null(file);
+    assert_int_equal(fwrite(bytes, 1, length, file), length);
+    assert_int_equal(fclose(file), 0);
+}
+
 /* Writes case number `n` and says in words what was done to the file. */
 static void write_case(const model_file *model, long n, const char *path, char *words,
                        size_t capacity) {
@@ -82,10 +164,7 @@ static void write_case(const model_file *model, long n, const char *path, char *
         }
         snprintf(words, capacity, "case %ld: %d bytes changed", n, flips);
     }
-    FILE *file = fopen(path, "wb");
-    assert_non_null(file);
-    assert_int_equal(fwrite(bytes, 1, length, file), length);
-    assert_int_equal(fclose(file), 0);
+    write_bytes(path, bytes, length);
     free(bytes);
 }
 
@@ -150,6 +229,33 @@ static void test_damaged_spm_models_never_end_the_process(void **state) {
            number_of("ALEA_FUZZ_RUNS", RUNS));
 }
 
+static void test_absurd_numbers_never_end_the_process(void **state) {
+    (void)state;
+    enum { VALUES = sizeof absurd / sizeof absurd[0] };
+    char path[MODEL_PATH_BYTES];
+    char words[96];
+    const model_file model = read_model("--vocab bpe --type q4_k --chat-template");
+    const places p = find_places(&model);
+    const long all = (long)p.n * VALUES;
+    const long step = getenv("ALEA_FUZZ_RUNS") ? 1 : 5; /* prime to VALUES' multiples of 2 */
+    assert_true(p.n > 60);
+    scratch_path("absurd.gguf", path);
+    for (long n = 0; n < all; n += step) {
+        const size_t at = p.at[n / VALUES];
+        const uint64_t value = absurd[(n + n / VALUES) % VALUES];
+        uint8_t kept[8];
+        memcpy(kept, model.bytes + at, sizeof kept);
+        for (int i = 0; i < p.bytes[n / VALUES]; i++)
+            model.bytes[at + (size_t)i] = (uint8_t)(value >> (8 * i));
+        write_bytes(path, model.bytes, model.length);
+        memcpy(model.bytes + at, kept, sizeof kept);
+        snprintf(words, sizeof words, "%llu at byte %zu", (unsigned long long)value, at);
+        if (getenv("ALEA_FUZZ_VERBOSE")) print_message("%s\n", words);
+        (void)try_case(path, words);
+    }
+    free(model.bytes);
+}
+
 static int group_teardown(void **state) {
     (void)state;
     remove_models();
@@ -160,6 +266,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_damaged_bpe_models_never_end_the_process),
         cmocka_unit_test(test_damaged_spm_models_never_end_the_process),
+        cmocka_unit_test(test_absurd_numbers_never_end_the_process),
     };
     return cmocka_run_group_tests_name("gguf_fuzz", tests, NULL, group_teardown);
 }

@@ -78,11 +78,6 @@ static alea_status load_model(const alea_core_options *options, const alea_gguf_
     call.params.vocab_only = (options->flags & ALEA_CORE_VOCAB_ONLY) != 0;
     call.params.use_extra_bufts = !trial && ((options->flags & ALEA_CORE_FAST) != 0 ||
                                              alea__llama_kernels_may_rearrange(facts));
-    if (trial) {
-        call.params.no_alloc = !call.params.vocab_only;
-        call.params.load_mode = LLAMA_LOAD_MODE_NONE;
-        call.params.lazy_mode = LLAMA_LAZY_MODE_OFF;
-    }
     call.params.progress_callback = relay_progress;
     call.params.progress_callback_user_data = &relay;
     alea__llama_log_clear();
@@ -227,12 +222,12 @@ static alea_status check_memory(const alea_core_options *options, const struct l
                           (unsigned long long)(available >> 20), alea__path_tail(options->model));
 }
 
-static alea_status make_context(const alea_core_options *options, bool trial,
-                                alea_llama_engine *engine, alea_error *error) {
+static alea_status make_context(const alea_core_options *options, alea_llama_engine *engine,
+                                alea_error *error) {
     context_call call = {.model = engine->model, .params = llama_context_default_params()};
     alea_status status =
         size_context(options, engine->model, &call.params, &engine->cache_bytes, error);
-    if (status == ALEA_OK && !trial)
+    if (status == ALEA_OK)
         status = check_memory(options, engine->model, &call.params, engine->cache_bytes, error);
     if (status < 0) return status;
     char thrown[160] = "";
@@ -276,7 +271,7 @@ alea_status alea__llama_engine_open(const alea_core_options *options, const alea
     if (status < 0) return status;
     const bool vocab_only = (options->flags & ALEA_CORE_VOCAB_ONLY) != 0;
     if (!vocab_only) status = refuse_unfit(made.model, options->model, error);
-    if (!vocab_only && status == ALEA_OK) status = make_context(options, trial, &made, error);
+    if (!vocab_only && status == ALEA_OK) status = make_context(options, &made, error);
     if (status < 0) {
         alea__llama_engine_close(&made);
         return status;

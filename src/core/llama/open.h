@@ -16,8 +16,8 @@ typedef struct alea_llama_engine {
 } alea_llama_engine;
 
 /*
- * Load the model and make a context for it. With `trial` no weights are read and no memory for
- * them or for the context is taken; everything else is done.
+ * Load the model and make a context for it. With `trial` the weights stay where the file maps
+ * them, so that the load is quick and takes no memory of its own.
  */
 alea_status alea__llama_engine_open(const alea_core_options *options, const alea_gguf_facts *facts,
                                     bool trial, alea_llama_engine *engine,
@@ -25,12 +25,14 @@ alea_status alea__llama_engine_open(const alea_core_options *options, const alea
 void alea__llama_engine_close(alea_llama_engine *engine);
 
 /*
- * Try alea__llama_engine_open in a forked child and tokenize there, so that an assertion, a fault
- * or an endless loop over a damaged file ends the child only. Its complaint becomes the error.
+ * Load the model in a forked child, tokenize there and compute a few tokens, so that an assertion,
+ * a fault or an endless loop over a damaged file ends the child only. Its complaint becomes the
+ * error.
  *
- * This is the cheapest trial that can be trusted: loading of the vocabulary and of the
- * hyperparameters, the tensors' shapes and the layout of the graphs are where libllama asserts,
- * and all of them run; weights are numbers that no check depends on, and they are not read.
+ * This is the cheapest trial that can be trusted. Loading alone, even with the graphs laid out,
+ * lets pass what ggml asserts only while it computes (a negative epsilon, a rope of no width). The
+ * file is mapped, so the child reads each page of the weights once, which the load after it then
+ * finds in memory: on a model of 135 M parameters the trial takes 0.1 s.
  */
 alea_status alea__llama_probe(const alea_core_options *options, const alea_gguf_facts *facts,
                               alea_error *error) ALEA_MUST_USE;

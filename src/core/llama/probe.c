@@ -2,8 +2,7 @@
  * The trial run. The child speaks through a pipe: a status byte and a line. No byte at all means
  * that it was ended, by a signal or by the parent's clock.
  *
- * It is a fork without exec, so it is cheap (the weights are not read), and only functions that
- * work after a fork are called in the child: it never returns and never runs exit handlers.
+ * It is a fork without exec: the child never returns and never runs exit handlers.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -24,7 +23,8 @@
 #include "ggml.h"
 #include "llama.h"
 
-enum { PROBE_MS_MAX = 60000, ABORTED = 1 };
+/* A minute, and another for every 3 GB of weights that a slow disk has to bring. */
+enum { PROBE_MS_MIN = 60000, WEIGHT_BYTES_PER_MS = 50000, ABORTED = 1 };
 
 typedef struct probe_report {
     int8_t status; /* alea_status, or ABORTED */
@@ -59,35 +59,53 @@ static void tokenize_samples(void *argument) {
     (void)llama_tokenize(vocab, words, (int32_t)sizeof(words) - 1, tokens, 64, true, true);
 }
 
+/* Two tokens, then one: few and single rows take different kernels. */
+static void compute_samples(void *argument) {
+    struct llama_context *context = argument;
+    int32_t tokens[2] = {0, 0};
+    (void)llama_decode(context, llama_batch_get_one(tokens, 2));
+    (void)llama_decode(context, llama_batch_get_one(tokens, 1));
+    llama_synchronize(context);
+}
+
+static alea_status try_out(const alea_llama_engine *engine, alea_error *error) {
+    const struct llama_vocab *llama = llama_model_get_vocab(engine->model);
+    alea_llama_vocab vocab;
+    char thrown[160];
+    const alea_status status = alea__llama_vocab_load(&vocab, llama, error);
+    if (status < 0) return status;
+    if (!alea__guard(tokenize_samples, (void *)(uintptr_t)llama, thrown, sizeof(thrown)))
+        return alea_error_set(error, ALEA_EFORMAT, "its vocabulary cannot tokenize: %s", thrown);
+    if (engine->context != NULL &&
+        !alea__guard(compute_samples, engine->context, thrown, sizeof(thrown)))
+        return alea_error_set(error, ALEA_EFORMAT, "it cannot be computed: %s", thrown);
+    return ALEA_OK;
+}
+
 static void run_child(const alea_core_options *options, const alea_gguf_facts *facts) {
     alea_llama_engine engine;
-    alea_llama_vocab vocab;
     alea_error error = {.status = ALEA_OK};
-    char thrown[160];
-    alea_core_options quiet = *options;
-    quiet.progress = NULL;
-    quiet.threads = 1;
+    alea_core_options small = *options;
+    small.progress = NULL;
+    small.threads = 1;
+    small.sequences = 1;
+    small.context_tokens = 1; /* libllama rounds it up to 256 cells */
+    small.round_tokens = 2;
+    small.round_rows = 2;
     setenv("GGML_NO_BACKTRACE", "1", 1); /* ggml would start a debugger on itself */
     ggml_set_abort_callback(on_abort);
-    alea_status status = alea__llama_engine_open(&quiet, facts, true, &engine, &error);
-    if (status == ALEA_OK) {
-        const struct llama_vocab *llama = llama_model_get_vocab(engine.model);
-        status = alea__llama_vocab_load(&vocab, llama, &error);
-        if (status == ALEA_OK &&
-            !alea__guard(tokenize_samples, (void *)(uintptr_t)llama, thrown, sizeof(thrown)))
-            status =
-                alea_error_set(&error, ALEA_EFORMAT, "its vocabulary cannot tokenize: %s", thrown);
-    }
+    alea_status status = alea__llama_engine_open(&small, facts, true, &engine, &error);
+    if (status == ALEA_OK) status = try_out(&engine, &error);
     send_report(status, error.message);
 }
 
-static void limit_child(void) {
+static void limit_child(uint64_t ms_max) {
     static const int faults[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGTERM, SIGALRM};
     for (size_t i = 0; i < sizeof(faults) / sizeof(faults[0]); i++)
         signal(faults[i], SIG_DFL);
     signal(SIGPIPE, SIG_IGN);
     setrlimit(RLIMIT_CORE, &(struct rlimit){0, 0});
-    alarm(PROBE_MS_MAX / 1000 + 5); /* should the parent be gone */
+    alarm((unsigned)(ms_max / 1000) + 5); /* should the parent be gone */
     const int nowhere = open("/dev/null", O_RDWR | O_CLOEXEC);
     if (nowhere >= 0) {
         for (int fd = 0; fd <= 2; fd++)
@@ -96,8 +114,8 @@ static void limit_child(void) {
 }
 
 /* Reads the report; false: the child ended or the time ran out before it was whole. */
-static bool receive(int from, probe_report *report, bool *late) {
-    const uint64_t end = alea__clock_ns() + (uint64_t)PROBE_MS_MAX * 1000000u;
+static bool receive(int from, uint64_t ms_max, probe_report *report, bool *late) {
+    const uint64_t end = alea__clock_ns() + ms_max * 1000000u;
     size_t got = 0;
     *late = false;
     while (got < sizeof(*report)) {
@@ -107,7 +125,7 @@ static bool receive(int from, probe_report *report, bool *late) {
             return false;
         }
         struct pollfd wait = {.fd = from, .events = POLLIN};
-        if (poll(&wait, 1, (int)((end - now) / 1000000u) + 1) < 1) continue;
+        if (poll(&wait, 1, 100) < 1) continue;
         const ssize_t n = read(from, (char *)report + got, sizeof(*report) - got);
         if (n < 0 && errno == EINTR) continue;
         if (n <= 0) return false;
@@ -128,10 +146,10 @@ static alea_status judge(const char *path, const probe_report *report, bool whol
                               "model '%.60s' is damaged or not supported; libllama gave up: %.150s",
                               name, report->line);
     if (late)
-        return alea_error_set(
-            error, ALEA_EFORMAT,
-            "model '%s' kept libllama busy for %d s without an end; it is damaged", name,
-            PROBE_MS_MAX / 1000);
+        return alea_error_set(error, ALEA_EFORMAT,
+                              "model '%s' kept libllama busy without an end; it is damaged, or the "
+                              "disk is very slow",
+                              name);
     return alea_error_set(error, ALEA_EFORMAT, "model '%s' is damaged; libllama ended with %s",
                           name, WIFSIGNALED(ended) ? strsignal(WTERMSIG(ended)) : "no message");
 }
@@ -142,6 +160,7 @@ alea_status alea__llama_probe(const alea_core_options *options, const alea_gguf_
     if (pipe2(ends, O_CLOEXEC) != 0)
         return alea_error_set(error, ALEA_EIO, "no pipe for the trial of a model: %s",
                               strerror(errno));
+    const uint64_t ms_max = PROBE_MS_MIN + facts->weight_bytes / WEIGHT_BYTES_PER_MS;
     const pid_t child = fork();
     if (child < 0) {
         close(ends[0]);
@@ -151,14 +170,14 @@ alea_status alea__llama_probe(const alea_core_options *options, const alea_gguf_
     }
     if (child == 0) {
         report_to = ends[1];
-        limit_child();
+        limit_child(ms_max);
         run_child(options, facts);
         _exit(0);
     }
     close(ends[1]);
     probe_report report = {.status = 0};
     bool late = false;
-    const bool whole = receive(ends[0], &report, &late);
+    const bool whole = receive(ends[0], ms_max, &report, &late);
     close(ends[0]);
     int ended = 0;
     if (late) kill(child, SIGKILL);
