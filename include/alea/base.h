@@ -28,7 +28,8 @@ extern "C" {
  * verdict that needs the caller's next move. Callers test `< 0`.
  */
 #define ALEA_STATUS_LIST(X)                                                              \
-    X(ALEA_MORE, 1, "more input is needed")                                              \
+    X(ALEA_DONE, 2, "nothing is left")                                                   \
+    X(ALEA_MORE, 1, "not yet: call again")                                               \
     X(ALEA_OK, 0, "ok")                                                                  \
     X(ALEA_EINVAL, -1, "an argument is outside its domain")                              \
     X(ALEA_ENOMEM, -2, "out of memory")                                                  \
