@@ -3,10 +3,13 @@
 
 2^f on [-1/2, 1/2] by 1 + f*q(f), minimax in relative error with the constant term held at 1, so
 that the largest token of a row weighs exactly 2^28. Remez exchange at 60 digits; afterwards the
-coefficients are rounded to float32. Needs mpmath. tests/kernel/prove_exp2.c proves the result.
+coefficients are rounded to float32, and moved by single units while that lowers the error.
+Needs mpmath. tests/kernel/prove_exp2.c proves the result.
 
     tools/derive-exp2.py [degree]        5 where none is given
 """
+import itertools
+import math
 import struct
 import sys
 
@@ -72,21 +75,51 @@ def extrema_of(samples, n):
     return [f for f, _ in best]
 
 
+GRID = [i / 800 - 0.5 for i in range(801)]
+TRUE = [2.0**f for f in GRID]
+
+
 def relative_error(coefficients):
-    grid = [mp.mpf(i) / 1000 - HALF for i in range(1001)]
-    return max(
-        abs(sum(mp.mpf(c) * f**i for i, c in enumerate(coefficients)) / mp.power(2, f) - 1)
-        for f in grid
-    )
+    """The largest error of the polynomial in exact arithmetic; float64 is exact enough for it."""
+    worst = 0.0
+    for f, true in zip(GRID, TRUE):
+        value = 0.0
+        for c in reversed(coefficients):
+            value = value * f + c
+        worst = max(worst, abs(value / true - 1))
+    return worst
+
+
+def neighbour(value, units):
+    """The float32 `units` steps away from a positive one."""
+    bits = struct.unpack("<I", struct.pack("<f", value))[0]
+    return struct.unpack("<f", struct.pack("<I", bits + units))[0]
+
+
+def polish(coefficients):
+    """Move one or two coefficients by a few units as long as that helps."""
+    moves = list(itertools.product(range(-2, 3), repeat=2))
+    best = relative_error(coefficients)
+    improved = True
+    while improved:
+        improved = False
+        for i, j in itertools.combinations(range(1, len(coefficients)), 2):
+            for a, b in moves:
+                trial = list(coefficients)
+                trial[i], trial[j] = neighbour(trial[i], a), neighbour(trial[j], b)
+                error = relative_error(trial)
+                if error < best:
+                    coefficients, best, improved = trial, error, True
+    return coefficients
 
 
 def main():
     degree = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     free, error = fit(degree)
     print(f"degree {degree}, real coefficients: relative error 2^{float(mp.log(error, 2)):.2f}")
-    coefficients = [1.0] + [to_float32(c) for c in free]
+    coefficients = polish([1.0] + [to_float32(c) for c in free])
     error = relative_error(coefficients)
-    print(f"float32 coefficients: relative error 2^{float(mp.log(error, 2)):.2f}")
+    print(f"float32 coefficients: relative error 2^{math.log2(error):.2f}")
     for i, c in enumerate(coefficients):
         print(f"#define ALEA_EXP2_C{i} {(c * 2.0**28).hex()}f")
 

@@ -24,11 +24,11 @@
 
 #define ALEA_EXP2_MAGIC 0x1.8p23f
 #define ALEA_EXP2_C0 0x1.000000p+28f
-#define ALEA_EXP2_C1 0x1.62e42ap+27f
+#define ALEA_EXP2_C1 0x1.62e428p+27f
 #define ALEA_EXP2_C2 0x1.ebf9bcp+25f
-#define ALEA_EXP2_C3 0x1.c6b752p+23f
-#define ALEA_EXP2_C4 0x1.3cea88p+21f
-#define ALEA_EXP2_C5 0x1.5bba18p+18f
+#define ALEA_EXP2_C3 0x1.c6b7c2p+23f
+#define ALEA_EXP2_C4 0x1.3ceb70p+21f
+#define ALEA_EXP2_C5 0x1.5bba8cp+18f
 
 /*
  * Logits at or below it weigh nothing; a kernel may raise smaller ones to it instead of testing

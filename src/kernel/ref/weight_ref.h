@@ -7,6 +7,16 @@
 #include "base/half.h"
 #include "kernel/exp2_poly.h"
 
+/* 2^28 * 2^f for f in [-1/2, 1/2]. */
+static inline float exp2_scaled(float f) {
+    float w = ALEA_EXP2_C5;
+    w = fmaf(w, f, ALEA_EXP2_C4);
+    w = fmaf(w, f, ALEA_EXP2_C3);
+    w = fmaf(w, f, ALEA_EXP2_C2);
+    w = fmaf(w, f, ALEA_EXP2_C1);
+    return fmaf(w, f, ALEA_EXP2_C0);
+}
+
 /* A weight with the two parts of its base-2 logarithm; all 0 where the weight is 0 by the floor. */
 typedef struct weight_parts {
     uint32_t weight;
@@ -19,13 +29,8 @@ static inline weight_parts weight_of(float x, float scale, int32_t exponent, flo
     const float magic = ALEA_EXP2_MAGIC - (float)exponent;
     const float t = fmaf(x, scale, magic);
     const float f = fmaf(x, scale, -(t - magic));
-    float w = ALEA_EXP2_C5;
-    w = fmaf(w, f, ALEA_EXP2_C4);
-    w = fmaf(w, f, ALEA_EXP2_C3);
-    w = fmaf(w, f, ALEA_EXP2_C2);
-    w = fmaf(w, f, ALEA_EXP2_C1);
-    w = fmaf(w, f, ALEA_EXP2_C0);
-    w = alea__bits_float(alea__float_bits(w) + (alea__float_bits(t) << 23));
+    const float w =
+        alea__bits_float(alea__float_bits(exp2_scaled(f)) + (alea__float_bits(t) << 23));
     return (weight_parts){(uint32_t)rintf(w), (int32_t)(t - ALEA_EXP2_MAGIC), f};
 }
 
