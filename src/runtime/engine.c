@@ -171,7 +171,10 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
     engine->kernels = alea__kernels();
     alea_core_describe(core, &engine->info);
     alea_status status = check_options(&engine->info, &engine->options, error);
-    if (status >= 0) status = alea__pool_create(engine->options.threads, &engine->pool);
+    if (status >= 0) {
+        status = alea__pool_create(engine->options.threads, &engine->pool);
+        if (status < 0) alea_error_set(error, status, "no memory for the engine's threads");
+    }
     if (status >= 0) status = allocate(engine, error);
     if (status >= 0) {
         pthread_mutex_init(&engine->mutex, NULL);

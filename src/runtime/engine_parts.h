@@ -45,7 +45,8 @@ typedef struct alea_ring_entry {
 typedef struct alea_ring {
     alea_ring_entry *entries;       /* [capacity] */
     alea_alternative *alternatives; /* [capacity][width] */
-    uint64_t head, released, tail;
+    _Atomic uint64_t head; /* the planner looks at it without the mutex */
+    uint64_t released, tail;
     int32_t capacity;
     int32_t width;
 } alea_ring;

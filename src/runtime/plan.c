@@ -64,27 +64,6 @@ static void add_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
     }
 }
 
-/* Neighbouring sequences share the engine's inner batches best in the order of their ids. Lanes
- * move along; rows are numbered again since they follow the items. */
-static void sort_items(alea_plan *plan) {
-    for (int32_t i = 1; i < plan->n_items; i++) {
-        for (int32_t j = i; j > 0 && plan->items[j].sequence < plan->items[j - 1].sequence; j--) {
-            const alea_round_item item = plan->items[j];
-            const alea_lane lane = plan->lanes[j];
-            alea_run *run = plan->runs[j];
-            const int32_t row = plan->row[j];
-            plan->items[j] = plan->items[j - 1], plan->items[j - 1] = item;
-            plan->lanes[j] = plan->lanes[j - 1], plan->lanes[j - 1] = lane;
-            plan->runs[j] = plan->runs[j - 1], plan->runs[j - 1] = run;
-            plan->row[j] = plan->row[j - 1], plan->row[j - 1] = row;
-        }
-    }
-    int32_t next = 0;
-    for (int32_t i = 0; i < plan->n_items; i++) {
-        if (plan->row[i] >= 0) plan->row[i] = next++;
-    }
-}
-
 bool alea__plan_round(alea_engine *engine, alea_plan *plan) {
     plan->n_items = plan->n_rows = 0;
     plan->frame = -1;
@@ -97,6 +76,5 @@ bool alea__plan_round(alea_engine *engine, alea_plan *plan) {
         budget--;
     }
     add_prompts(engine, plan, budget);
-    sort_items(plan);
     return plan->n_items > 0;
 }
