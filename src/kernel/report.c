@@ -132,6 +132,7 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
     report->rank = token < 0 ? 0 : rank_of(&r, report->logprob);
     report->greedy = alea__row_greedy(&scan);
     report->entropy = want_entropy ? alea__mass_entropy(&scan, &rule, mass) : 0.0f;
+    report->lse = rule.shifted ? fma((double)scan.max, rule.slope, r.lse) : r.lse;
     report->n_top = n_top;
     if (n_top) top_find(&r, group, n_top, report->top);
     return ALEA_OK;
