@@ -160,6 +160,35 @@ static void test_missing_or_wrong_data_fails_only_its_request(void **state) {
     }
 }
 
+static void test_an_alternative_that_repeats_is_refused(void **state) {
+    rig *r = *state;
+    alea_lane lanes[2];
+    const int32_t frame = pending(r, lanes);
+    int32_t *payload = alea__completion_payload(&r->out, frame, 1, 0);
+    memcpy(payload + 2 + 2 * 5, payload + 2 + 2 * 4, 2 * sizeof *payload);
+    alea_decoded decoded;
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lanes[0], &decoded, &r->error),
+                     ALEA_EFORMAT);
+    assert_non_null(strstr(r->error.message, "alternative 5 is out of order"));
+}
+
+static void test_a_new_frame_forgets_the_records_of_its_last_round(void **state) {
+    rig *r = *state;
+    alea_lane lanes[2];
+    int32_t frame = pending(r, lanes);
+    assert_int_equal(alea__frames_release(&r->frames, frame, NULL), ALEA_OK);
+    frame = rig_begin(r, lanes, 1);
+    assert_int_equal(alea__frames_produced(&r->frames, frame, NULL), ALEA_OK);
+    for (int32_t i = 0; i < 2; i++) {
+        alea_decoded decoded;
+        alea_entry entry;
+        assert_int_equal(alea__decode_open(&r->frames, frame, &lanes[i], &decoded, &r->error),
+                         ALEA_OK);
+        assert_int_equal(decoded.record.role, ALEA_ROLE_NONE);
+        assert_false(alea__decode_next(&decoded, &entry));
+    }
+}
+
 static void test_a_round_without_reduction_cannot_pass_for_an_older_one(void **state) {
     rig *r = *state;
     alea_lane lanes[2];
@@ -297,6 +326,8 @@ int main(void) {
         RULE("D4", test_missing_or_wrong_data_fails_only_its_request),
         RULE("D4", test_one_bad_rollout_leaves_the_other_three_whole),
         RULE("D4", test_selected_ids_must_be_those_that_were_asked_for),
+        RULE("D4", test_an_alternative_that_repeats_is_refused),
+        RULE("D5", test_a_new_frame_forgets_the_records_of_its_last_round),
         RULE("D5", test_a_round_without_reduction_cannot_pass_for_an_older_one),
         RULE("D5", test_stale_payload_without_an_emitting_record_is_ignored),
         RULE("D6", test_payloads_of_lanes_that_did_not_ask_are_never_decoded),

@@ -55,6 +55,23 @@ static void test_merge_takes_record_and_payload_of_one_role(void **state) {
     }
 }
 
+static void test_merge_leaves_what_nobody_asked_for_and_empties_idle_slots(void **state) {
+    rig *r = *state;
+    alea_lane lanes[4];
+    const int32_t frame = mixed_round(r, lanes);
+    memset(alea__completion_payload(&r->decode, frame, 3, 0), 0x11, 258 * 4);
+    memset(alea__completion_payload(&r->out, frame, 3, 0), 0x22, 258 * 4);
+    const alea_lane idle = rig_lane(5, 9);
+    const int32_t token = 1;
+    rig_emit(r, &r->out, frame, &idle, ALEA_ROLE_DECODE, &token, 1);
+    assert_int_equal(alea__merge(&r->prompt, &r->decode, frame, &r->out, &r->error), ALEA_OK);
+    for (int32_t i = 0; i < 258; i++)
+        assert_int_equal(alea__completion_payload(&r->out, frame, 3, 0)[i], 0x22222222);
+    alea_record record;
+    assert_int_equal(alea__record_read(&r->out, frame, 5, &record, &r->error), ALEA_OK);
+    assert_int_equal(record.role, ALEA_ROLE_NONE);
+}
+
 static void test_merge_never_touches_the_inactive_frame(void **state) {
     rig *r = *state;
     alea_lane lanes[4];
@@ -128,6 +145,7 @@ static void test_merge_copies_as_many_ids_as_were_asked(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         RULE("M1", test_merge_takes_record_and_payload_of_one_role),
+        RULE("M1", test_merge_leaves_what_nobody_asked_for_and_empties_idle_slots),
         RULE("M1", test_merge_copies_as_many_ids_as_were_asked),
         RULE("M2", test_merge_never_touches_the_inactive_frame),
         RULE("M3", test_merge_refuses_a_slot_with_two_roles),
