@@ -135,7 +135,9 @@ static void check_fills(int32_t n, uint64_t seed) {
     float *x = malloc((size_t)n * sizeof *x);
     for (int fill = 0; fill < TEST_FILL_SOUND_COUNT; fill++) {
         test_fill_row(x, n, (test_fill)fill, seed);
-        check_row(x, n, test_fill_name((test_fill)fill), TIGHT);
+        /* Many copies of one value in a tail round alike, which random rows never do. */
+        const long double slack = fill == TEST_FILL_PLANTED ? LOOSE : TIGHT;
+        check_row(x, n, test_fill_name((test_fill)fill), slack);
     }
     free(x);
 }
