@@ -21,17 +21,23 @@ endif()
 
 find_package(Threads REQUIRED)
 
+# Every layer's objects in one archive, of which a test takes what it needs.
+add_library(alea_layers STATIC)
+target_link_libraries(alea_layers PUBLIC alea_flags Threads::Threads ${CMAKE_DL_LIBS} m)
+set_target_properties(alea_layers PROPERTIES LINKER_LANGUAGE C)
+
 # One folder of src/ as an object library; the library and the program are made of these.
 function(alea_layer name)
     add_library(alea_${name} OBJECT ${ARGN})
     target_link_libraries(alea_${name} PUBLIC alea_flags)
+    target_sources(alea_layers PRIVATE $<TARGET_OBJECTS:alea_${name}>)
 endfunction()
 
 # A cmocka program registered with ctest under its own name.
 function(alea_test name)
     cmake_parse_arguments(arg "" "" "LIBS" ${ARGN})
     add_executable(${name} ${arg_UNPARSED_ARGUMENTS})
-    target_link_libraries(${name} PRIVATE alea_flags alea_test_support ${arg_LIBS} cmocka)
+    target_link_libraries(${name} PRIVATE alea_test_support ${arg_LIBS} alea_layers cmocka)
     target_include_directories(${name} PRIVATE ${CMAKE_SOURCE_DIR}/tests)
     add_test(NAME ${name} COMMAND ${name})
 endfunction()
