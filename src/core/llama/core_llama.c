@@ -330,3 +330,7 @@ static const alea_core_api table = {
 const alea_core_api *alea__core_llama(void) {
     return &table;
 }
+
+const char *alea__core_llama_build(void) {
+    return ALEA_LLAMA_BUILD;
+}

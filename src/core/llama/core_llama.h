@@ -11,4 +11,7 @@
 
 const alea_core_api *alea__core_llama(void);
 
+/* Version, variant and source of the libllama that is built in, for reports. */
+const char *alea__core_llama_build(void);
+
 #endif

@@ -1,0 +1,36 @@
+/* `alea bench`: which measurement, and how its lines are shown. The measuring is bench_*.c's. */
+#include <errno.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "cli/bench_core.h"
+#include "cli/bench_ops.h"
+#include "cli/session.h"
+
+static alea_exit bench_core(const alea_settings *settings) {
+    const alea_bench_core_options options = {
+        .model = alea__model_name(settings->model),
+        .threads = (int32_t)settings->threads,
+        .json = settings->json,
+        .out = stdout,
+    };
+    return alea__bench_core(&options) == 0 ? ALEA_EXIT_OK : ALEA_EXIT_FAILURE;
+}
+
+alea_exit alea__cmd_bench(const alea_settings *settings) {
+    const char *what = settings->n_operands ? settings->operands[0] : "";
+    alea_exit code;
+    if (strcmp(what, "core") == 0) {
+        code = bench_core(settings);
+    } else if (strcmp(what, "ops") == 0) {
+        code = alea__bench_ops(settings, stdout);
+    } else {
+        alea__complain("bench needs to know what: core or ops");
+        return ALEA_EXIT_USAGE;
+    }
+    if (fflush(stdout) || ferror(stdout)) {
+        alea__complain("cannot write to standard output: %s", strerror(errno));
+        return ALEA_EXIT_OUTPUT;
+    }
+    return code;
+}

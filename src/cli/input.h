@@ -1,0 +1,27 @@
+/*
+ * What `alea score` is given: whole files, or lines of JSON in one of three forms. Everything is
+ * checked here, so that scoring sees valid UTF-8 and complete questions only.
+ */
+#ifndef ALEA_CLI_INPUT_H
+#define ALEA_CLI_INPUT_H
+
+#include <stdbool.h>
+#include <stdio.h>
+
+#include "alea/base.h"
+
+#define ALEA_INPUT_BYTES_MAX ((size_t)1 << 30)
+
+/* Bytes of our own, growing. */
+typedef struct alea_buffer {
+    uint8_t *data;
+    size_t length, capacity;
+} alea_buffer;
+
+void alea__buffer_free(alea_buffer *buffer);
+
+/* Read a whole file; "-" is standard input. Complains; ALEA_EIO, ALEA_EFORMAT (not UTF-8, at which
+ * byte), ALEA_ELIMIT, ALEA_ENOMEM, ALEA_ECANCELLED. */
+alea_status alea__read_text(const char *path, alea_buffer *buffer) ALEA_MUST_USE;
+
+#endif

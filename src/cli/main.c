@@ -1,0 +1,124 @@
+/*
+ * `alea`: find the command, read its options, run it. What must hold before any of it: the three
+ * standard descriptors are taken, so that no file becomes stdout by accident; a closed pipe is an
+ * error to report, not a signal; and SIGINT asks instead of killing.
+ */
+#include <ctype.h>
+#include <fcntl.h>
+#include <locale.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "base/cpu.h"
+#include "base/fenv_check.h"
+#include "cli/options.h"
+
+volatile sig_atomic_t alea__interrupted;
+
+static void interrupt(int signal_number) {
+    (void)signal_number;
+    alea__interrupted = 1;
+}
+
+/* Without SA_RESTART, so that a read which waits for input ends too. */
+static void catch_interrupts(void) {
+    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    sigemptyset(&action.sa_mask);
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+void alea__complain(const char *format, ...) {
+    char line[1024];
+    va_list args;
+    va_start(args, format);
+    vsnprintf(line, sizeof line, format, args);
+    va_end(args);
+    for (char *at = line; *at; at++)
+        if (iscntrl((unsigned char)*at)) *at = '?';
+    fprintf(stderr, "alea: %s\n", line);
+}
+
+alea_exit alea__exit_of(alea_status status) {
+    switch (status) {
+    case ALEA_OK: return ALEA_EXIT_OK;
+    case ALEA_ECANCELLED: return ALEA_EXIT_INTERRUPTED;
+    case ALEA_EROW: return ALEA_EXIT_MODEL;
+    case ALEA_EINVAL:
+    case ALEA_EFORMAT:
+    case ALEA_ECONTEXT:
+    case ALEA_ELIMIT: return ALEA_EXIT_INPUT;
+    default: return ALEA_EXIT_FAILURE;
+    }
+}
+
+/* A descriptor below 3 that the caller closed: fill it with one that refuses every use. */
+static void occupy_standard_descriptors(void) {
+    for (int fd = 0; fd < 3; fd++)
+        if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
+}
+
+static alea_exit usage_top(int argc, char **argv) {
+    const char *word = argc > 1 ? argv[1] : "";
+    if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        printf("alea %s\n", alea_version());
+        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+    }
+    if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        const alea_command *command = argc > 2 ? alea__command_find(argv[2]) : NULL;
+        if (argc > 2 && !command) {
+            alea__complain("there is no command '%s'; see alea help", argv[2]);
+            return ALEA_EXIT_USAGE;
+        }
+        if (command)
+            alea__options_help(stdout, command);
+        else
+            alea__commands_help(stdout);
+        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+    }
+    if (argc < 2)
+        alea__complain("which command? see alea help");
+    else
+        alea__complain("there is no command '%s'; see alea help", word);
+    return ALEA_EXIT_USAGE;
+}
+
+static alea_exit set_caps(const alea_settings *settings) {
+    const char *words = settings->caps ? settings->caps : getenv("ALEA_CAPS");
+    if (!words || !*words) return ALEA_EXIT_OK;
+    uint32_t mask;
+    alea_error error;
+    if (alea__caps_parse(words, &mask, &error) < 0) {
+        alea__complain("%s: %s", settings->caps ? "--caps" : "ALEA_CAPS", error.message);
+        return ALEA_EXIT_USAGE;
+    }
+    alea__cpu_mask(mask);
+    return ALEA_EXIT_OK;
+}
+
+int main(int argc, char **argv) {
+    occupy_standard_descriptors();
+    signal(SIGPIPE, SIG_IGN);
+    setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters alone */
+    const alea_command *command = argc > 1 ? alea__command_find(argv[1]) : NULL;
+    if (!command) return (int)usage_top(argc, argv);
+
+    alea_settings settings;
+    alea_exit code = alea__options_parse(command, argc - 1, argv + 1, &settings);
+    if (code != ALEA_EXIT_OK) return (int)code;
+    if (settings.help) {
+        alea__options_help(stdout, command);
+        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+    }
+    alea_error error;
+    if (alea__fenv_check(&error) < 0) {
+        alea__complain("%s", error.message);
+        return ALEA_EXIT_FAILURE;
+    }
+    code = set_caps(&settings);
+    if (code != ALEA_EXIT_OK) return (int)code;
+    catch_interrupts();
+    return (int)command->run(&settings);
+}

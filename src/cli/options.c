@@ -1,0 +1,289 @@
+/*
+ * The two tables, and what reads them: the parser over getopt_long and --help. Nothing about an
+ * option is said anywhere else.
+ */
+#include "cli/options.h"
+
+#include <errno.h>
+#include <getopt.h>
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define OPTIONS_MAX 64
+
+const alea_command alea__commands[] = {
+    {"score", ALEA_COMMAND_SCORE, "[FILE|-]…", INT32_MAX,
+     "log-probability of every token of given texts",
+     "Scores each FILE (- is standard input) as plain UTF-8 text: for every token but the first\n"
+     "its log-probability, its rank and the best alternatives; then sums, perplexity and bits\n"
+     "per byte. Texts longer than the window go through windows that overlap: each token is\n"
+     "scored once, by the window that gives it most context.\n"
+     "\n"
+     "A line of --jsonl is one of\n"
+     "  {\"id\":…,\"text\":\"…\"}\n"
+     "  {\"id\":…,\"prompt\":\"…\",\"continuation\":\"…\"}\n"
+     "  {\"id\":…,\"token_ids\":[…]}\n"
+     "Without an id, the number of the line stands for it.",
+     alea__cmd_score},
+    {"generate", ALEA_COMMAND_GENERATE, "[FILE|-]", 1, "text from a prompt",
+     "Continues --prompt (or the text of FILE; - is standard input). Text is shown as it is\n"
+     "made, coloured on a terminal by how probable each token was. The same model, prompt,\n"
+     "options and seed give the same text.",
+     alea__cmd_generate},
+    {"inspect", ALEA_COMMAND_INSPECT, "[MODEL]", 1, "what a model is, or this machine",
+     "With MODEL (a GGUF file, or toy:…): the model, its tokenizer, its context and the memory\n"
+     "it takes. Without: what this processor offers, which kernel serves each operation, and\n"
+     "the versions that were built in.",
+     alea__cmd_inspect},
+    {"bench", ALEA_COMMAND_BENCH, "core|ops", 1, "measure, beside peers and floors",
+     "core: tokens per second of scoring and of decoding, beside the engine's own.\n"
+     "ops: time of each operator, beside the time that reading its input takes.",
+     alea__cmd_bench},
+};
+const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
+
+#define SCORE ALEA_COMMAND_SCORE
+#define GENERATE ALEA_COMMAND_GENERATE
+#define INSPECT ALEA_COMMAND_INSPECT
+#define BENCH ALEA_COMMAND_BENCH
+#define AT(field) offsetof(alea_settings, field)
+#define FLAG(name, letter, commands, field, help)                                                  \
+    { name, letter, ALEA_OPTION_FLAG, commands, AT(field), NULL, NULL, 0, 0, help }
+#define TEXT(name, letter, commands, field, value, help)                                           \
+    { name, letter, ALEA_OPTION_TEXT, commands, AT(field), value, NULL, 0, 0, help }
+#define WORD(name, letter, commands, field, value, words, help)                                    \
+    { name, letter, ALEA_OPTION_WORD, commands, AT(field), value, words, 0, 0, help }
+#define INT(name, letter, commands, field, value, least, most, help)                               \
+    { name, letter, ALEA_OPTION_INT, commands, AT(field), value, NULL, least, most, help }
+#define REAL(name, letter, commands, field, value, least, most, help)                              \
+    { name, letter, ALEA_OPTION_REAL, commands, AT(field), value, NULL, least, most, help }
+
+const alea_option alea__options[] = {
+    TEXT("model", 'm', SCORE | GENERATE | BENCH, model, "FILE",
+         "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the built-in path)"),
+    TEXT("text", 't', SCORE, text, "TEXT", "score TEXT"),
+    TEXT("jsonl", 'l', SCORE, jsonl, "FILE", "score the lines of FILE; - is standard input"),
+    INT("top", 'k', SCORE, top, "K", 0, 20, "alternatives for each token (default 0)"),
+    INT("window", 'w', SCORE, window_tokens, "N", 1, INT32_MAX,
+        "tokens that one window holds (default: the context)"),
+    INT("stride", 's', SCORE, stride_tokens, "N", 1, INT32_MAX,
+        "tokens from one window to the next (default: half a window)"),
+    TEXT("prompt", 'p', GENERATE, prompt, "TEXT", "the text to continue"),
+    FLAG("markup", 0, GENERATE, markup,
+         "control tokens that are written out in the prompt count as such"),
+    INT("max-tokens", 'n', GENERATE, max_tokens, "N", 1, INT32_MAX,
+        "most tokens of a sample (default 256)"),
+    INT("n", 0, GENERATE, n, "N", 1, 65536, "samples (default 1)"),
+    {"seed", 's', ALEA_OPTION_SEED, GENERATE, AT(seed), "N", NULL, 0, 0,
+     "0..2^64-1 (default: drawn at random and reported)"},
+    REAL("temperature", 'T', GENERATE, temperature, "X", 0, (double)INFINITY,
+         "0 takes the best token (default 1)"),
+    INT("top-k", 0, GENERATE, top_k, "N", 0, INT32_MAX, "draw from the N best; 0: all (default 0)"),
+    REAL("top-p", 0, GENERATE, top_p, "X", 0, 1,
+         "draw from the best that hold this mass, more than 0 (default 1)"),
+    REAL("min-p", 0, GENERATE, min_p, "X", 0, 1,
+         "draw from tokens at least X times as probable as the best (default 0)"),
+    INT("logprobs", 'k', GENERATE, logprobs, "K", 0, 20,
+        "alternatives for each token; without --json, a table (default: none)"),
+    FLAG("ignore-end", 0, GENERATE, ignore_end, "do not stop at the model's end tokens"),
+    FLAG("json", 'j', SCORE | GENERATE | INSPECT | BENCH, json, "one JSON object a line"),
+    TEXT("output", 'o', SCORE | GENERATE | INSPECT, output, "FILE",
+         "write to FILE, which appears when all is done"),
+    INT("context", 'c', SCORE | GENERATE | INSPECT | BENCH, context_tokens, "N", 1, INT32_MAX,
+        "tokens that a sequence can hold (default: the model's, at most 4096)"),
+    INT("threads", 0, SCORE | GENERATE | BENCH, threads, "N", 1, 1024,
+        "threads (default: processors that may be used)"),
+    FLAG("fast", 0, SCORE | GENERATE | INSPECT, fast,
+         "the engine's stock kernels: results may depend on how a text was cut"),
+    TEXT("caps", 0, ALEA_COMMAND_ALL, caps, "NAME",
+         "highest instruction set of Alea's kernels: ref, avx2, avx512, neon, all"),
+    WORD("color", 0, SCORE | GENERATE, color, "WHEN", "auto always never",
+         "auto (default), always or never"),
+    FLAG("progress", 0, SCORE, progress, "a line a second on stderr when it is no terminal"),
+    FLAG("quiet", 'q', SCORE | GENERATE, quiet, "no progress bar, no notes on stderr"),
+    FLAG("help", 'h', ALEA_COMMAND_ALL, help, "this text"),
+};
+const size_t alea__n_options = sizeof alea__options / sizeof *alea__options;
+
+const alea_command *alea__command_find(const char *name) {
+    for (size_t i = 0; i < alea__n_commands; i++)
+        if (strcmp(alea__commands[i].name, name) == 0) return &alea__commands[i];
+    return NULL;
+}
+
+static alea_settings defaults(void) {
+    return (alea_settings){
+        .color = "auto", .n = 1, .max_tokens = 256, .temperature = 1, .top_p = 1, .logprobs = -1};
+}
+
+static alea_exit refuse(const alea_option *option, const char *text) {
+    switch (option->kind) {
+    case ALEA_OPTION_INT:
+        if (option->most >= (double)INT32_MAX)
+            alea__complain("--%s is '%s', it must be an integer of at least %.0f", option->name,
+                           text, option->least);
+        else
+            alea__complain("--%s is '%s', it must be an integer in %.0f..%.0f", option->name, text,
+                           option->least, option->most);
+        break;
+    case ALEA_OPTION_REAL:
+        if (isinf(option->most))
+            alea__complain("--%s is '%s', it must be a finite number of at least %g", option->name,
+                           text, option->least);
+        else
+            alea__complain("--%s is '%s', it must be a number in %g..%g", option->name, text,
+                           option->least, option->most);
+        break;
+    case ALEA_OPTION_SEED:
+        alea__complain("--%s is '%s', it must be an integer in 0..18446744073709551615",
+                       option->name, text);
+        break;
+    default:
+        alea__complain("--%s is '%s', it must be one of: %s", option->name, text, option->words);
+    }
+    return ALEA_EXIT_USAGE;
+}
+
+static bool read_int(const char *text, const alea_option *option, void *field) {
+    char *end;
+    errno = 0;
+    const long long value = strtoll(text, &end, 10);
+    if (errno || end == text || *end) return false;
+    if ((double)value < option->least || (double)value > option->most) return false;
+    *(int64_t *)field = (int64_t)value;
+    return true;
+}
+
+static bool read_seed(const char *text, uint64_t *seed) {
+    char *end;
+    errno = 0;
+    const unsigned long long value = strtoull(text, &end, 10);
+    if (errno || end == text || *end || strchr(text, '-')) return false;
+    *seed = (uint64_t)value;
+    return true;
+}
+
+static bool read_real(const char *text, const alea_option *option, void *field) {
+    char *end;
+    const double value = strtod(text, &end);
+    if (end == text || *end || !isfinite(value)) return false;
+    if (value < option->least || value > option->most) return false;
+    *(double *)field = value;
+    return true;
+}
+
+static bool is_word(const char *words, const char *text) {
+    const size_t length = strlen(text);
+    for (const char *at = words; *at;) {
+        const size_t word = strcspn(at, " ");
+        if (word == length && memcmp(at, text, length) == 0) return true;
+        at += word + (at[word] == ' ');
+    }
+    return false;
+}
+
+static alea_exit store(const alea_option *option, const char *text, alea_settings *settings) {
+    void *field = (char *)settings + option->offset;
+    bool good = true;
+    switch (option->kind) {
+    case ALEA_OPTION_FLAG: *(bool *)field = true; break;
+    case ALEA_OPTION_TEXT: *(const char **)field = text; break;
+    case ALEA_OPTION_WORD:
+        good = is_word(option->words, text);
+        if (good) *(const char **)field = text;
+        break;
+    case ALEA_OPTION_INT: good = read_int(text, option, field); break;
+    case ALEA_OPTION_SEED:
+        good = read_seed(text, field);
+        settings->seeded = true;
+        break;
+    case ALEA_OPTION_REAL: good = read_real(text, option, field); break;
+    }
+    return good ? ALEA_EXIT_OK : refuse(option, text);
+}
+
+/* getopt's own messages do not name the command; these do. */
+static alea_exit explain_unknown(const alea_command *command, char **argv, int code) {
+    const char *word = argv[optind - 1];
+    if (optopt && code == ':')
+        alea__complain("option '%s' needs a value; see alea help %s", word, command->name);
+    else if (strncmp(word, "--", 2) == 0)
+        alea__complain("%s has no option '%s'; see alea help %s", command->name, word,
+                       command->name);
+    else
+        alea__complain("%s has no option '-%c'; see alea help %s", command->name, optopt,
+                       command->name);
+    return ALEA_EXIT_USAGE;
+}
+
+alea_exit alea__options_parse(const alea_command *command, int argc, char **argv,
+                              alea_settings *settings) {
+    struct option longs[OPTIONS_MAX + 1];
+    char shorts[2 * OPTIONS_MAX + 2] = ":";
+    const alea_option *chosen[OPTIONS_MAX];
+    int n = 0;
+    size_t n_short = 1;
+    for (size_t i = 0; i < alea__n_options && n < OPTIONS_MAX; i++) {
+        const alea_option *option = &alea__options[i];
+        if (!(option->commands & command->bit)) continue;
+        const int takes = option->kind == ALEA_OPTION_FLAG ? no_argument : required_argument;
+        longs[n] = (struct option){option->name, takes, NULL, 256 + n};
+        if (option->letter) shorts[n_short++] = option->letter;
+        if (option->letter && takes == required_argument) shorts[n_short++] = ':';
+        chosen[n++] = option;
+    }
+    longs[n] = (struct option){0};
+    shorts[n_short] = 0;
+
+    *settings = defaults();
+    opterr = 0;
+    optind = 1;
+    for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
+        const alea_option *option = code >= 256 ? chosen[code - 256] : NULL;
+        for (int i = 0; !option && i < n; i++)
+            if (chosen[i]->letter && chosen[i]->letter == code) option = chosen[i];
+        if (!option) return explain_unknown(command, argv, code);
+        const alea_exit exit_code = store(option, optarg, settings);
+        if (exit_code != ALEA_EXIT_OK) return exit_code;
+    }
+    settings->operands = (const char *const *)argv + optind;
+    settings->n_operands = argc - optind;
+    if (!settings->help && settings->n_operands > command->most_operands) {
+        alea__complain("%s does not know what to do with '%s'; see alea help %s", command->name,
+                       argv[optind + command->most_operands], command->name);
+        return ALEA_EXIT_USAGE;
+    }
+    return ALEA_EXIT_OK;
+}
+
+void alea__options_help(FILE *file, const alea_command *command) {
+    fprintf(file, "usage: alea %s [OPTION]… %s\n\n%s\n\noptions:\n", command->name,
+            command->operands, command->details);
+    for (size_t i = 0; i < alea__n_options; i++) {
+        const alea_option *option = &alea__options[i];
+        if (!(option->commands & command->bit)) continue;
+        char left[64];
+        snprintf(left, sizeof left, "--%s%s%s", option->name, option->value ? " " : "",
+                 option->value ? option->value : "");
+        if (option->letter)
+            fprintf(file, "  -%c, %-18s  %s\n", option->letter, left, option->help);
+        else
+            fprintf(file, "      %-18s  %s\n", left, option->help);
+    }
+}
+
+void alea__commands_help(FILE *file) {
+    fputs("usage: alea COMMAND [OPTION]…\n\n"
+          "Says how probable every token of a text was, and which comes next: exactly.\n\n",
+          file);
+    for (size_t i = 0; i < alea__n_commands; i++)
+        fprintf(file, "  alea %-10s %s\n", alea__commands[i].name, alea__commands[i].summary);
+    fputs("  alea help COMMAND\n"
+          "  alea --version\n\n"
+          "exit codes: 0 done, 1 failure, 2 command line, 3 input data, 4 model, 5 output,\n"
+          "130 interrupted\n\n"
+          "environment: ALEA_MODEL the model, ALEA_CAPS the highest instruction set,\n"
+          "NO_COLOR no colour\n",
+          file);
+}

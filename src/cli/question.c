@@ -1,0 +1,95 @@
+/* The sources of questions; question_json.c reads a line. */
+#include "cli/question.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+
+alea_exit alea__questions_check(const alea_settings *settings) {
+    const int kinds =
+        (settings->text != NULL) + (settings->jsonl != NULL) + (settings->n_operands > 0);
+    if (kinds == 1) return ALEA_EXIT_OK;
+    alea__complain(kinds ? "score takes files, --text or --jsonl, one of them"
+                         : "score needs something to score: FILE, - , --text or --jsonl");
+    return ALEA_EXIT_USAGE;
+}
+
+static alea_text_id name_of(const char *name) {
+    return (alea_text_id){.kind = ALEA_ID_TEXT, .text = {(const uint8_t *)name, strlen(name)}};
+}
+
+static alea_exit exit_of_read(alea_status status) {
+    if (status == ALEA_EIO) return ALEA_EXIT_INPUT;
+    return alea__exit_of(status);
+}
+
+static alea_exit walk_files(const alea_settings *settings, alea_question_fn visit, void *user) {
+    for (int i = 0; i < settings->n_operands; i++) {
+        const char *path = settings->operands[i];
+        alea_buffer file;
+        alea_status status = alea__read_text(path, &file);
+        if (status < 0) return exit_of_read(status);
+        alea_question question = {
+            .id = name_of(path), .kind = ALEA_QUESTION_TEXT, .text = {file.data, file.length}};
+        snprintf(question.where, sizeof question.where, "%s",
+                 strcmp(path, "-") == 0 ? "standard input" : path);
+        const alea_exit code = visit(user, &question);
+        alea__buffer_free(&file);
+        if (code != ALEA_EXIT_OK) return code;
+    }
+    return ALEA_EXIT_OK;
+}
+
+static bool is_blank_line(const char *line, size_t length) {
+    for (size_t i = 0; i < length; i++)
+        if (!strchr(" \t\r\n", line[i]) || !line[i]) return false;
+    return true;
+}
+
+static alea_exit walk_lines(FILE *file, const char *name, alea_question_fn visit, void *user) {
+    char *line = NULL;
+    size_t capacity = 0;
+    uint64_t number = 0;
+    alea_exit code = ALEA_EXIT_OK;
+    while (code == ALEA_EXIT_OK && !alea__interrupted) {
+        const ssize_t length = getline(&line, &capacity, file);
+        if (length < 0) break;
+        number++;
+        if (is_blank_line(line, (size_t)length)) continue;
+        char where[128];
+        snprintf(where, sizeof where, "%.90s line %llu", name, (unsigned long long)number);
+        code = alea__question_of_line((alea_bytes){(const uint8_t *)line, (size_t)length}, where,
+                                      number, visit, user);
+    }
+    if (code == ALEA_EXIT_OK && alea__interrupted) {
+        alea__complain("interrupted");
+        code = ALEA_EXIT_INTERRUPTED;
+    } else if (code == ALEA_EXIT_OK && ferror(file)) {
+        alea__complain("cannot read %s: %s", name, strerror(errno));
+        code = ALEA_EXIT_INPUT;
+    }
+    free(line);
+    return code;
+}
+
+static alea_exit walk_jsonl(const char *path, alea_question_fn visit, void *user) {
+    if (strcmp(path, "-") == 0) return walk_lines(stdin, "standard input", visit, user);
+    FILE *file = fopen(path, "re");
+    if (!file) {
+        alea__complain("cannot open %s: %s", path, strerror(errno));
+        return ALEA_EXIT_INPUT;
+    }
+    const alea_exit code = walk_lines(file, path, visit, user);
+    fclose(file);
+    return code;
+}
+
+alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn visit, void *user) {
+    if (settings->jsonl) return walk_jsonl(settings->jsonl, visit, user);
+    if (!settings->text) return walk_files(settings, visit, user);
+    const alea_question question = {.id = name_of("text"),
+                                    .kind = ALEA_QUESTION_TEXT,
+                                    .text = name_of(settings->text).text,
+                                    .where = "--text"};
+    return visit(user, &question);
+}

@@ -1,0 +1,116 @@
+/* Which model, which core, how large a context; then the order of opening and its one message. */
+#include "cli/session.h"
+
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "core/llama/core_llama.h"
+
+#ifndef ALEA_MODEL_DEFAULT
+#define ALEA_MODEL_DEFAULT ""
+#endif
+
+#define TOY_PREFIX "toy:"
+
+static bool is_toy(const char *model) {
+    return strncmp(model, TOY_PREFIX, sizeof TOY_PREFIX - 1) == 0;
+}
+
+const char *alea__model_name(const char *named) {
+    if (named) return named;
+    const char *from_environment = getenv("ALEA_MODEL");
+    if (from_environment && *from_environment) return from_environment;
+    return ALEA_MODEL_DEFAULT;
+}
+
+static alea_exit exit_of_open(alea_status status) {
+    switch (status) {
+    case ALEA_EINVAL: return ALEA_EXIT_USAGE; /* --context, --threads, a key of toy: */
+    case ALEA_ENOMEM: return ALEA_EXIT_FAILURE;
+    case ALEA_ECANCELLED: return ALEA_EXIT_INTERRUPTED;
+    default: return ALEA_EXIT_MODEL;
+    }
+}
+
+static bool keep_loading(float done, void *user) {
+    (void)done;
+    (void)user;
+    return !alea__interrupted;
+}
+
+static alea_exit check_default(const char *model, bool named) {
+    if (named || is_toy(model)) return ALEA_EXIT_OK;
+    if (!*model) {
+        alea__complain("no model: give --model FILE or set ALEA_MODEL");
+        return ALEA_EXIT_MODEL;
+    }
+    if (access(model, R_OK) == 0) return ALEA_EXIT_OK;
+    alea__complain("the default model %s: %s; run `make` to fetch it, give --model FILE or set "
+                   "ALEA_MODEL",
+                   model, strerror(errno));
+    return ALEA_EXIT_MODEL;
+}
+
+/* What --context was not given for. Asks the file, which is cheap, before memory is taken. */
+static alea_status standard_context(const alea_core_api *api, alea_core_options *options,
+                                    alea_error *error) {
+    alea_core_options facts_only = *options;
+    facts_only.flags |= ALEA_CORE_VOCAB_ONLY;
+    alea_core *core;
+    alea_status status = alea_core_open(api, &facts_only, &core, error);
+    if (status < 0) return status;
+    alea_core_info info;
+    alea_core_describe(core, &info);
+    alea_core_close(core);
+    if (info.trained_context_tokens > ALEA_CONTEXT_STANDARD)
+        options->context_tokens = ALEA_CONTEXT_STANDARD;
+    return ALEA_OK;
+}
+
+static alea_status open_core(const alea_settings *settings, const char *model, uint32_t flags,
+                             alea_core **core, alea_error *error) {
+    const bool toy = is_toy(model);
+    const alea_core_api *api = toy ? alea_core_toy() : alea__core_llama();
+    alea_core_options options = {
+        .struct_bytes = sizeof options,
+        .flags = flags | (settings->fast ? ALEA_CORE_FAST : 0u),
+        .model = toy ? model + sizeof TOY_PREFIX - 1 : model,
+        .context_tokens = (int32_t)settings->context_tokens,
+        .threads = (int32_t)settings->threads,
+        .progress = keep_loading,
+    };
+    if (!toy && options.context_tokens == 0 && !(flags & ALEA_CORE_VOCAB_ONLY)) {
+        alea_status status = standard_context(api, &options, error);
+        if (status < 0) return status;
+    }
+    return alea_core_open(api, &options, core, error);
+}
+
+alea_exit alea__session_open(const alea_settings *settings, const char *model, uint32_t flags,
+                             alea_session *session) {
+    *session = (alea_session){.model = alea__model_name(model), .kernels = alea__kernels()};
+    alea_exit code = check_default(session->model, model != NULL);
+    if (code != ALEA_EXIT_OK) return code;
+    alea_error error = {.status = ALEA_OK, .message = ""};
+    alea_status status = open_core(settings, session->model, flags, &session->core, &error);
+    if (status < 0) {
+        code = alea__interrupted ? ALEA_EXIT_INTERRUPTED : exit_of_open(status);
+        alea__complain("%s", code == ALEA_EXIT_INTERRUPTED ? "interrupted" : error.message);
+        return code;
+    }
+    alea_core_describe(session->core, &session->info);
+    status = alea__pool_create((int32_t)settings->threads, &session->pool);
+    if (status < 0) {
+        alea__complain("cannot start threads: %s", alea_status_text(status));
+        alea_core_close(session->core);
+        return ALEA_EXIT_FAILURE;
+    }
+    return ALEA_EXIT_OK;
+}
+
+void alea__session_close(alea_session *session) {
+    alea__pool_destroy(session->pool);
+    alea_core_close(session->core);
+}
