@@ -17,8 +17,8 @@ CMOCKA_MIXED = GROUP + (r"printf '[==========] 3 test(s) run.\n[  PASSED  ] 1 te
                         r"[  FAILED  ] 1 test(s), listed below:\n[  FAILED  ] test_b\n'; exit 1")
 
 
-def run(script, properties="", command=None):
-    """The status and the last line of tools/run-tests over a tree with that one test."""
+def run(script, properties="", command=None, times=1):
+    """The status and the lines of tools/run-tests over a tree with that one test."""
     with tempfile.TemporaryDirectory() as folder:
         with open(os.path.join(folder, "test.sh"), "w", encoding="utf-8") as file:
             file.write(script + "\n")
@@ -26,7 +26,8 @@ def run(script, properties="", command=None):
         with open(os.path.join(folder, "CTestTestfile.cmake"), "w", encoding="utf-8") as file:
             file.write(f"add_test(one {command})\n"
                        f"set_tests_properties(one PROPERTIES TIMEOUT 20 {properties})\n")
-        done = subprocess.run([RUN_TESTS, folder], capture_output=True, text=True, check=False)
+        done = subprocess.run([RUN_TESTS] + [folder] * times, capture_output=True, text=True,
+                              check=False)
         return done.returncode, done.stdout.strip().splitlines()
 
 
@@ -72,6 +73,11 @@ class RunTests(unittest.TestCase):
         result = run("echo 'SKIP no such hardware'; exit 77", "SKIP_RETURN_CODE 77")
         self.check(result, 1, "0 passed, 0 failed, 1 skipped")
         self.assertIn("no such hardware", "\n".join(result[1]))
+
+    def test_every_preset_counts_but_for_tests_that_run_once(self):
+        self.check(run("exit 0", times=3), 0, "3 passed, 0 failed, 0 skipped")
+        other = "sh)\nset_tests_properties(one PROPERTIES LABELS once)\nadd_test(two true"
+        self.check(run("exit 0", command=other, times=3), 0, "4 passed, 0 failed, 0 skipped")
 
     def test_a_script_may_count_itself(self):
         self.check(run("echo '4 passed, 0 failed, 1 skipped'"), 0, "4 passed, 0 failed, 1 skipped")
