@@ -36,18 +36,34 @@ static int64_t alternatives_of(const alea_cpu_call *call) {
     return view->data ? view->size[1] : 0;
 }
 
+/* How a report weighed its row: all of the scan that alea__logprob reads is the maximum. */
+static alea_mass_rule report_rule(alea_row_scratch *scratch, const float *x,
+                                  const alea_row_report *report) {
+    scratch->scan.max = x[report->greedy];
+    return alea__mass_rule(&scratch->scan, ALEA_LOG2E_F);
+}
+
 /* The caller's ids in the caller's order, by the report's own normalization. */
 static void put_given(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row,
                       const float *x, const alea_row_report *report) {
-    const int64_t n = alternatives_of(call);
-    alea_row_scan *scan = &scratch->scan;
-    scan->max = x[report->greedy]; /* all of a scan that the next two read */
-    const alea_mass_rule rule = alea__mass_rule(scan, ALEA_LOG2E_F);
-    for (int64_t i = 0; i < n; i++) {
+    const alea_mass_rule rule = report_rule(scratch, x, report);
+    for (int64_t i = 0; i < alternatives_of(call); i++) {
         const int32_t id = *(const int32_t *)alea__at2(&call->views[GIVEN], row, i);
-        const float logprob = id < 0 ? NAN : alea__logprob(scan, &rule, x[id], report->lse);
+        const float logprob =
+            id < 0 ? NAN : alea__logprob(&scratch->scan, &rule, x[id], report->lse);
         put_alternative(call, row, i, id < 0 ? -1 : id, logprob);
     }
+}
+
+/* The report's normalization carries the rounding of its scale, which a report cancels. Seen from
+ * the maximum, whose distance to it is small, the rounding is gone. */
+static void put_lse(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row,
+                    const float *x, const alea_row_report *report) {
+    if (!call->views[LSE].data) return;
+    const alea_mass_rule rule = report_rule(scratch, x, report);
+    const double max = scratch->scan.max;
+    const double from = rule.shifted ? 0.0 : max;
+    *(double *)alea__at(&call->views[LSE], row) = max - fma(from, rule.slope, -report->lse);
 }
 
 static void put_failure(const alea_cpu_call *call, int64_t row, alea_status verdict) {
@@ -75,7 +91,7 @@ void alea__run_logprobs(const alea_cpu_call *call, alea_row_scratch *scratch, in
         put_failure(call, row, status);
         return;
     }
-    if (v[LSE].data) *(double *)alea__at(&v[LSE], row) = report.lse;
+    put_lse(call, scratch, row, x, &report);
     put_f32(&v[LOGPROBS], row, report.logprob);
     put_i32(&v[RANKS], row, report.rank);
     put_f32(&v[ENTROPY], row, report.entropy);
