@@ -1,10 +1,9 @@
 # The front door: `make` lists the targets. CMake does the work, in build/.
 SHELL := /bin/bash
-MODEL ?= .deps/models/SmolLM2-135M-Instruct.Q4_1.gguf
 PREFIX ?= /usr/local
 BUILD := build
 
-.PHONY: help run build test sanitize lint format install clean distclean
+.PHONY: help run build test bench sanitize lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -12,8 +11,8 @@ help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
 
 run: build ## set up, build, and score a short text with the default model
-	@echo "run: $(BUILD)/alea score --model $(MODEL) share/opening.txt"
-	@$(BUILD)/alea score --model $(MODEL) share/opening.txt
+	@echo "run: $(BUILD)/alea score share/opening.txt" >&2
+	@$(BUILD)/alea score share/opening.txt
 
 build: ## set up what the build needs, and build the program at build/alea
 	@tools/setup build
@@ -23,6 +22,10 @@ test: ## set up what tests need, build with gcc, clang and sanitizers, run every
 	@tools/setup test
 	@tools/build default
 	@tools/run-tests gcc clang asan
+
+bench: build ## measure the operators and the core, beside their floors and peers
+	@$(BUILD)/alea bench ops
+	@$(BUILD)/alea bench core
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test
