@@ -121,12 +121,13 @@ static void test_every_position_of_the_context_matters(void **state) {
     free(right);
 }
 
-/* The last row of a sequence that holds 'a', an image of four positions and 'b'. */
-static void row_after_image(const char *content, int32_t length, float *row) {
+/* Of a sequence that holds 'a', an image and 'b': the image's first row and the last row. */
+static void rows_with_image(const char *content, int32_t length, float *inside, float *row) {
     alea_core *core = open_model("");
     const int32_t a = 'a', b = 'b';
     run_one(core, tokens_item(0, 0, 0, &a, 1));
     run_one(core, opaque_item(1, length, content));
+    memcpy(inside, alea_core_row(core, 0), row_bytes(core));
     run_one(core, tokens_item(0, 1 + length, 0, &b, 1));
     memcpy(row, alea_core_row(core, 0), row_bytes(core));
     alea_core_close(core);
@@ -134,14 +135,18 @@ static void row_after_image(const char *content, int32_t length, float *row) {
 
 static void test_opaque_spans_are_context_by_content_and_length(void **state) {
     (void)state;
-    float one[320], same[320], other[320], longer[320];
-    row_after_image("a cat", 4, one);
-    row_after_image("a cat", 4, same);
-    row_after_image("a dog", 4, other);
-    row_after_image("a cat", 5, longer);
-    assert_memory_equal(one, same, sizeof one);
-    assert_true(memcmp(one, other, sizeof one) != 0);
-    assert_true(memcmp(one, longer, sizeof one) != 0);
+    enum { ONE, SAME, OTHER, LONGER };
+    static float inside[4][320], last[4][320];
+    rows_with_image("a cat", 4, inside[ONE], last[ONE]);
+    rows_with_image("a cat", 4, inside[SAME], last[SAME]);
+    rows_with_image("a dog", 4, inside[OTHER], last[OTHER]);
+    rows_with_image("a cat", 5, inside[LONGER], last[LONGER]);
+    assert_memory_equal(inside[ONE], inside[SAME], sizeof inside[ONE]);
+    assert_memory_equal(last[ONE], last[SAME], sizeof last[ONE]);
+    for (int other = OTHER; other <= LONGER; other++) {
+        assert_true(memcmp(inside[ONE], inside[other], sizeof inside[ONE]) != 0);
+        assert_true(memcmp(last[ONE], last[other], sizeof last[ONE]) != 0);
+    }
 }
 
 static void test_copied_and_trimmed_sequences_continue_as_if_run_alone(void **state) {

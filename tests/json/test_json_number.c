@@ -106,6 +106,19 @@ static void test_floats_read_back_as_the_same_bits(void **state) {
         check_float(-(float)(random_bits(&seed) >> 40) / (1 << 20));
 }
 
+static void test_six_digits_stay_six_digits(void **state) {
+    (void)state;
+    uint64_t seed = 9;
+    for (int i = 0; i < 100000; i++) {
+        char decimal[ALEA_JSON_NUMBER_BYTES], text[ALEA_JSON_NUMBER_BYTES];
+        const uint64_t r = random_bits(&seed);
+        snprintf(decimal, sizeof decimal, "%de%d", (int)(100000 + r % 900000),
+                 (int)(r >> 32) % 35 - 5);
+        (void)alea__json_float32(strtof(decimal, NULL), text);
+        if (digits_of(text) > 6) fail_msg("%s became %s", decimal, text);
+    }
+}
+
 static void test_doubles_read_back_as_the_same_bits(void **state) {
     (void)state;
     uint64_t seed = 5;
@@ -190,6 +203,7 @@ static void test_numbers_do_not_depend_on_the_locale(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_floats_read_back_as_the_same_bits),
+        cmocka_unit_test(test_six_digits_stay_six_digits),
         cmocka_unit_test(test_doubles_read_back_as_the_same_bits),
         cmocka_unit_test(test_floats_have_no_digit_too_many),
         cmocka_unit_test(test_what_is_not_finite_has_no_text),
