@@ -132,7 +132,9 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
     report->rank = token < 0 ? 0 : rank_of(&r, report->logprob);
     report->greedy = alea__row_greedy(&scan);
     report->entropy = want_entropy ? alea__mass_entropy(&scan, &rule, mass) : 0.0f;
-    report->lse = rule.shifted ? fma((double)scan.max, rule.slope, r.lse) : r.lse;
+    /* From the maximum, so that the rounding of the scale cancels as it does in a report. */
+    const double from = rule.shifted ? 0.0 : (double)scan.max;
+    report->lse = (double)scan.max - fma(from, rule.slope, -r.lse);
     report->n_top = n_top;
     if (n_top) top_find(&r, group, n_top, report->top);
     return ALEA_OK;

@@ -28,7 +28,7 @@ typedef struct alea_row_report {
     int32_t greedy; /* largest raw logit, smaller id among equals: what temperature 0 emits */
     float entropy;  /* nats */
     int32_t n_top;  /* min(K, vocab) */
-    double lse;     /* ln of the sum of exp over the row; beside logits above 2^20 it is coarse */
+    double lse;     /* ln of the sum of exp over the row */
     alea_alternative top[ALEA_TOP_MAX]; /* by logprob downward, then id upward */
 } alea_row_report;
 

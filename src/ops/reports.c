@@ -36,34 +36,25 @@ static int64_t alternatives_of(const alea_cpu_call *call) {
     return view->data ? view->size[1] : 0;
 }
 
-/* How a report weighed its row: all of the scan that alea__logprob reads is the maximum. */
-static alea_mass_rule report_rule(alea_row_scratch *scratch, const float *x,
-                                  const alea_row_report *report) {
-    scratch->scan.max = x[report->greedy];
-    return alea__mass_rule(&scratch->scan, ALEA_LOG2E_F);
-}
-
-/* The caller's ids in the caller's order, by the report's own normalization. */
-static void put_given(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row,
-                      const float *x, const alea_row_report *report) {
-    const alea_mass_rule rule = report_rule(scratch, x, report);
+/* The caller's ids in the caller's order; empty slots are left out of the question. */
+static void put_given(const alea_cpu_call *call, const alea_row_scratch *scratch, int64_t row,
+                      const float *x) {
+    int32_t ids[ALEA_OP_GIVEN_MAX], n_ids = 0;
+    float logprobs[ALEA_OP_GIVEN_MAX];
     for (int64_t i = 0; i < alternatives_of(call); i++) {
         const int32_t id = *(const int32_t *)alea__at2(&call->views[GIVEN], row, i);
-        const float logprob =
-            id < 0 ? NAN : alea__logprob(&scratch->scan, &rule, x[id], report->lse);
-        put_alternative(call, row, i, id < 0 ? -1 : id, logprob);
+        if (id >= 0) ids[n_ids++] = id;
     }
-}
-
-/* The report's normalization carries the rounding of its scale, which a report cancels. Seen from
- * the maximum, whose distance to it is small, the rounding is gone. */
-static void put_lse(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row,
-                    const float *x, const alea_row_report *report) {
-    if (!call->views[LSE].data) return;
-    const alea_mass_rule rule = report_rule(scratch, x, report);
-    const double max = scratch->scan.max;
-    const double from = rule.shifted ? 0.0 : max;
-    *(double *)alea__at(&call->views[LSE], row) = max - fma(from, rule.slope, -report->lse);
+    /* It cannot fail: the row was reported on before. */
+    if (n_ids > 0 &&
+        alea__row_selected(scratch->kernels, x, call->vocab, ids, n_ids, logprobs) < 0) {
+        return;
+    }
+    n_ids = 0;
+    for (int64_t i = 0; i < alternatives_of(call); i++) {
+        const int32_t id = *(const int32_t *)alea__at2(&call->views[GIVEN], row, i);
+        put_alternative(call, row, i, id < 0 ? -1 : id, id < 0 ? NAN : logprobs[n_ids++]);
+    }
 }
 
 static void put_failure(const alea_cpu_call *call, int64_t row, alea_status verdict) {
@@ -91,13 +82,13 @@ void alea__run_logprobs(const alea_cpu_call *call, alea_row_scratch *scratch, in
         put_failure(call, row, status);
         return;
     }
-    put_lse(call, scratch, row, x, &report);
+    if (v[LSE].data) *(double *)alea__at(&v[LSE], row) = report.lse;
     put_f32(&v[LOGPROBS], row, report.logprob);
     put_i32(&v[RANKS], row, report.rank);
     put_f32(&v[ENTROPY], row, report.entropy);
     put_i32(&v[VERDICTS], row, ALEA_OK);
     if (given) {
-        put_given(call, scratch, row, x, &report);
+        put_given(call, scratch, row, x);
         return;
     }
     for (int64_t i = 0; i < n; i++) {

@@ -65,7 +65,9 @@ static void check_report(const reports *r, int64_t row, const float *x, int32_t 
                          int32_t k, long double slack) {
     const long double lse = oracle_lse(x, n);
     assert_int_equal(r->verdicts[row], ALEA_OK);
-    assert_true(fabsl(r->lse[row] - lse) <= slack + 0x1p-50L * fabsl(lse));
+    if (fabsl(r->lse[row] - lse) > slack + 0x1p-50L * fabsl(lse)) {
+        fail_msg("n %d: lse %.15g, %.15Lg is right", n, r->lse[row], lse);
+    }
     check_logprob(r->logprobs[row], x[token], lse, slack);
     int32_t better = 0;
     for (int32_t i = 0; i < n; i++)
