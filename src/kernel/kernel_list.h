@@ -12,8 +12,8 @@
  *                   maximum. A NaN makes its lane and segment the NaN 0x7fc00000; zeros come out
  *                   positive
  * segment_mass      sum of the weights (exp2_poly.h) of a segment. Domain of this and of the
- *                   next three: |exponent| <= 2^21, scale > 0, every x*scale < exponent + 1;
- *                   NaN weighs 0
+ *                   next three: |exponent| <= 2^21, scale > 0, every x*scale <= exponent
+ *                   + 3/4, so that eight weights fit 32 bits; NaN weighs 0
  * segment_mass_ge   the same over the elements >= cut
  * segment_weights   each weight of a segment
  * segment_entropy   mass and moment of a segment: sums of W and of W*q, where with n = N - E

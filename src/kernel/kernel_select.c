@@ -6,10 +6,21 @@
 
 #include "base/cpu.h"
 #include "kernel/kernel_table.h"
+#if defined(__x86_64__)
+#include "kernel/x86/select_x86.h"
+#elif defined(__aarch64__)
+#include "kernel/arm/select_arm.h"
+#endif
 
 void alea__kernel_select(alea_kernel_table *table, uint32_t caps) {
     *table = *alea__kernels_ref();
+#if defined(__x86_64__)
+    alea__overlay_x86(table, caps);
+#elif defined(__aarch64__)
+    alea__overlay_arm(table, caps);
+#else
     (void)caps;
+#endif
 }
 
 const alea_kernel_table *alea__kernels_ref(void) {

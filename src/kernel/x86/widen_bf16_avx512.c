@@ -1,0 +1,12 @@
+/* bfloat16 to float32. */
+#include "kernel/x86/avx512_inline.h"
+
+void alea__widen_bf16_avx512(float *out, const uint16_t *in, int32_t n) {
+    int32_t i = 0;
+    for (; i + 16 <= n; i += 16) {
+        const __m256i v = _mm256_loadu_si256((const __m256i *)(const void *)(in + i));
+        const __m512i bits = _mm512_slli_epi32(_mm512_cvtepu16_epi32(v), 16);
+        _mm512_storeu_si512(out + i, bits);
+    }
+    if (i < n) alea__widen_bf16_ref(out + i, in + i, n - i);
+}
