@@ -1,0 +1,36 @@
+/* Keep the 1 and the 3 largest logits of two rows; a tie at the cut is kept whole. */
+#include <stdio.h>
+
+#include "alea/ops.h"
+
+#define CPU {kDLCPU, 0}
+#define F32 {kDLFloat, 32, 1}
+#define I32 {kDLInt, 32, 1}
+
+static int fail(const alea_error *error) {
+    fprintf(stderr, "%s\n", error->message);
+    return 1;
+}
+
+int main(void) {
+    float x[2][5] = {{1.0f, 3.0f, 2.0f, 3.0f, -1.0f}, {0.5f, 0.25f, 4.0f, -2.0f, 3.5f}};
+    float y[2][5];
+    int32_t ks[] = {1, 3};
+    int64_t matrix[] = {2, 5}, vector[] = {2};
+    DLTensor logits = {x, CPU, 2, F32, matrix, NULL, 0};
+    DLTensor masked = {y, CPU, 2, F32, matrix, NULL, 0};
+    DLTensor k = {ks, CPU, 1, I32, vector, NULL, 0};
+    const alea_op_config config = {.struct_bytes = sizeof config, .max_vocab = 5};
+    alea_topk_mask *op;
+    alea_error error;
+    if (alea_topk_mask_create(&config, &op, &error) < 0) return fail(&error);
+    if (alea_topk_mask_run(op, &masked, &logits, &k, NULL, &error) < 0) return fail(&error);
+    alea_topk_mask_destroy(op);
+
+    for (int row = 0; row < 2; row++) {
+        for (int i = 0; i < 5; i++)
+            printf("%6.2f", (double)y[row][i]);
+        printf("\n");
+    }
+    return 0;
+}
