@@ -1,6 +1,5 @@
 /* A program outside the tree: knows the installed headers and library alone. */
-#include <alea/base.h>
-#include <alea/core.h>
+#include <alea/alea.h>
 
 #include <stdio.h>
 #include <string.h>
