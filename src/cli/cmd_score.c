@@ -11,6 +11,7 @@ typedef struct score_command {
     const alea_settings *settings;
     const alea_session *session;
     alea_printer *printer;
+    const alea_question *question; /* the present one */
     alea_progress progress;
     alea_score_sums sums;
 } score_command;
@@ -21,6 +22,9 @@ static alea_status on_scored(void *user, const alea_scored *scored) {
     alea_status status = alea_core_token(self->session->core, scored->token, &info);
     if (status < 0) return status;
     alea__score_sums_add(&self->sums, scored, info.bytes.length);
+    if (scored->index == 0)
+        status = self->printer->api->text_begin(self->printer, &self->question->id);
+    if (status < 0) return status;
     return self->printer->api->text_token(self->printer, scored);
 }
 
@@ -60,10 +64,9 @@ static alea_status score_ids(score_command *self, const alea_question *question,
     alea__progress_start(&self->progress, settings, question->where,
                          alea__score_work_tokens(n_tokens, window, stride));
     self->sums = alea__score_sums_start(continuation);
-    alea_status status = self->printer->api->text_begin(self->printer, &question->id);
-    if (status >= 0)
-        status = alea__score_tokens(self->session->core, &options, tokens, n_tokens, on_scored,
-                                    self, error);
+    self->question = question;
+    alea_status status =
+        alea__score_tokens(self->session->core, &options, tokens, n_tokens, on_scored, self, error);
     if (status >= 0) status = self->printer->api->text_end(self->printer, &self->sums);
     alea__progress_end(&self->progress);
     return status;

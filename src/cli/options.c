@@ -168,6 +168,7 @@ static bool read_real(const char *text, const alea_option *option, void *field) 
     char *end;
     const double value = strtod(text, &end);
     if (end == text || *end || !isfinite(value)) return false;
+    if (value != 0 && (float)value == 0.0f) return false; /* used as float32: it would be 0 */
     if (value < option->least || value > option->most) return false;
     *(double *)field = value;
     return true;
@@ -257,6 +258,10 @@ alea_exit alea__options_parse(const alea_command *command, int argc, char **argv
     return ALEA_EXIT_OK;
 }
 
+static const char exit_codes[] =
+    "exit codes: 0 done, 1 failure, 2 command line, 3 input data, 4 model, 5 output,\n"
+    "130 interrupted\n";
+
 void alea__options_help(FILE *file, const alea_command *command) {
     fprintf(file, "usage: alea %s [OPTION]… %s\n\n%s\n\noptions:\n", command->name,
             command->operands, command->details);
@@ -271,6 +276,7 @@ void alea__options_help(FILE *file, const alea_command *command) {
         else
             fprintf(file, "      %-18s  %s\n", left, option->help);
     }
+    fprintf(file, "\n%s", exit_codes);
 }
 
 void alea__commands_help(FILE *file) {
@@ -280,10 +286,10 @@ void alea__commands_help(FILE *file) {
     for (size_t i = 0; i < alea__n_commands; i++)
         fprintf(file, "  alea %-10s %s\n", alea__commands[i].name, alea__commands[i].summary);
     fputs("  alea help COMMAND\n"
-          "  alea --version\n\n"
-          "exit codes: 0 done, 1 failure, 2 command line, 3 input data, 4 model, 5 output,\n"
-          "130 interrupted\n\n"
-          "environment: ALEA_MODEL the model, ALEA_CAPS the highest instruction set,\n"
-          "NO_COLOR no colour\n",
+          "  alea --version\n\n",
           file);
+    fprintf(file,
+            "%s\nenvironment: ALEA_MODEL the model, ALEA_CAPS the highest instruction set,\n"
+            "NO_COLOR no colour\n",
+            exit_codes);
 }
