@@ -64,11 +64,11 @@ alea_status alea__row_choose(const alea_kernel_table *kernels, const float *logi
     if (vocab < 1 || vocab > ALEA_VOCAB_MAX) return ALEA_EINVAL;
     if (alea__sampling_check(sampling, NULL) != ALEA_OK) return ALEA_EINVAL;
     alea_row_scan scan;
-    alea__row_scan(kernels, logits, vocab, 0, NULL, &scan);
-    if (!alea__row_is_sound(&scan)) return ALEA_EROW;
-
-    const alea_mass_rule raw = alea__mass_rule(&scan, ALEA_LOG2E_F);
-    const uint64_t raw_mass = alea__mass_ge(&scan, &raw, -INFINITY);
+    alea_mass_rule raw;
+    uint64_t raw_mass;
+    if (!alea__row_weigh(kernels, logits, vocab, 0, NULL, ALEA_LOG2E_F, &scan, &raw, &raw_mass)) {
+        return ALEA_EROW;
+    }
     if (sampling->temperature == 0.0f) {
         choose_greedy(&scan, &raw, raw_mass, choice);
     } else {

@@ -30,6 +30,11 @@
 #define ALEA_EXP2_C4 0x1.3ceb70p+21f
 #define ALEA_EXP2_C5 0x1.5bba8cp+18f
 
+/* Whether a segment whose scaled maximum is `top` has an exponent, and so a mass. NaN: none. */
+static inline _Bool alea__has_exponent(float top) {
+    return top >= -0x1p21f && top <= 0x1p21f;
+}
+
 /*
  * Logits at or below it weigh nothing; a kernel may raise smaller ones to it instead of testing
  * each. That needs a finite floor. Under a temperature so high that even -FLT_MAX weighs

@@ -11,6 +11,9 @@
  *                   congruent to j modulo 16 (-inf where there is none), and segments[s], their
  *                   maximum. A NaN makes its lane and segment the NaN 0x7fc00000; zeros come out
  *                   positive
+ * lane_max_mass     lane_max, and in the same pass masses[s]: the segment_mass of segment s under
+ *                   its own exponent rint(segments[s]*scale); 0 where that is not in
+ *                   [-2^21, 2^21]. scale > 0
  * segment_mass      sum of the weights (exp2_poly.h) of a segment. Domain of this and of the
  *                   next three: |exponent| <= 2^21, scale > 0, every x*scale <= exponent
  *                   + 3/4, so that eight weights fit 32 bits; NaN weighs 0
@@ -35,6 +38,8 @@
 /* clang-format off */
 #define ALEA_KERNEL_LIST(K)                                                                        \
     K(lane_max, void, (const float *x, int32_t n, float *lanes, float *segments))                  \
+    K(lane_max_mass, void,                                                                         \
+      (const float *x, int32_t n, float scale, float *lanes, float *segments, uint64_t *masses))   \
     K(segment_mass, uint64_t, (const float *x, int32_t n, float scale, int32_t exponent))          \
     K(segment_mass_ge, uint64_t,                                                                   \
       (const float *x, int32_t n, float scale, int32_t exponent, float cut))                       \

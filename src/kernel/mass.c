@@ -80,6 +80,28 @@ uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, fl
     return mass;
 }
 
+bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                     int32_t k, float *group, float scale, alea_row_scan *scan,
+                     alea_mass_rule *rule, uint64_t *mass) {
+    uint64_t masses[ALEA_SEGMENTS_MAX];
+    alea__row_scan_masses(kernels, logits, vocab, k, group, scale, scan, masses);
+    if (!alea__row_is_sound(scan)) return false;
+    *rule = alea__mass_rule(scan, scale);
+    if (rule->shifted) { /* the leaf weighed logits that do not count from the maximum */
+        *mass = alea__mass_ge(scan, rule, -INFINITY);
+        return true;
+    }
+    uint64_t sum = 0;
+    for (int32_t s = 0; s < scan->n_segments; s++) {
+        int32_t exponent;
+        if (alea__segment_exponent(scan, rule, s, &exponent)) {
+            sum += aligned(rule, masses[s], exponent);
+        }
+    }
+    *mass = sum;
+    return true;
+}
+
 double alea__mass_lse(const alea_mass_rule *rule, uint64_t mass) {
     return fma((double)rule->exponent, ALEA_LN2, alea__ln((double)mass * 0x1p-40));
 }

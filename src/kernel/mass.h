@@ -32,6 +32,11 @@ typedef struct alea_row_scan {
 void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32_t vocab, int32_t k,
                     float *group, alea_row_scan *scan);
 
+/* alea__row_scan, and masses [segments] as the leaf lane_max_mass gives them under `scale`. */
+void alea__row_scan_masses(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                           int32_t k, float *group, float scale, alea_row_scan *scan,
+                           uint64_t *masses);
+
 /* Whether reports and draws may use the row: no NaN, no +inf, something finite. */
 static inline bool alea__row_is_sound(const alea_row_scan *scan) {
     return scan->max >= -3.402823466e38f && scan->max <= 3.402823466e38f;
@@ -59,6 +64,14 @@ typedef struct alea_mass_rule {
 
 /* Domain: a sound row; scale finite and positive. */
 alea_mass_rule alea__mass_rule(const alea_row_scan *scan, float scale);
+
+/*
+ * alea__row_scan, the rule under `scale` and the mass of the whole row, in one pass over memory.
+ * False, and neither rule nor mass: the row is not sound.
+ */
+bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                     int32_t k, float *group, float scale, alea_row_scan *scan,
+                     alea_mass_rule *rule, uint64_t *mass);
 
 /*
  * The exponent of segment `s`; false: the segment's mass shifts to nothing, and its exponent may

@@ -120,11 +120,12 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
     const int32_t n_top = k < vocab ? k : vocab;
     alea_row_scan scan;
     float group = -INFINITY;
-    alea__row_scan(kernels, logits, vocab, n_top, &group, &scan);
-    if (!alea__row_is_sound(&scan)) return ALEA_EROW;
-
-    const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
-    const uint64_t mass = alea__mass_ge(&scan, &rule, -INFINITY);
+    alea_mass_rule rule;
+    uint64_t mass;
+    if (!alea__row_weigh(kernels, logits, vocab, n_top, &group, ALEA_LOG2E_F, &scan, &rule,
+                         &mass)) {
+        return ALEA_EROW;
+    }
     const reporter r = {&scan, &rule, alea__mass_lse(&rule, mass)};
 
     report->token = token;
@@ -148,10 +149,12 @@ alea_status alea__row_selected(const alea_kernel_table *kernels, const float *lo
         if (tokens[i] < 0 || tokens[i] >= vocab) return ALEA_EINVAL;
     }
     alea_row_scan scan;
-    alea__row_scan(kernels, logits, vocab, 0, NULL, &scan);
-    if (!alea__row_is_sound(&scan)) return ALEA_EROW;
-    const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
-    const double lse = alea__mass_lse(&rule, alea__mass_ge(&scan, &rule, -INFINITY));
+    alea_mass_rule rule;
+    uint64_t mass;
+    if (!alea__row_weigh(kernels, logits, vocab, 0, NULL, ALEA_LOG2E_F, &scan, &rule, &mass)) {
+        return ALEA_EROW;
+    }
+    const double lse = alea__mass_lse(&rule, mass);
     for (int32_t i = 0; i < n_tokens; i++) {
         logprobs[i] = alea__logprob(&scan, &rule, logits[tokens[i]], lse);
     }

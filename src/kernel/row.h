@@ -42,7 +42,7 @@ typedef struct alea_row_report {
  * Result    *report, whole
  * Exact     docs/numerics.md, to the bit; entropy is filled only where want_entropy
  * Errors    ALEA_EROW (such a row), ALEA_EINVAL: *report untouched
- * Memory    allocates nothing; some 32 KB of stack
+ * Memory    allocates nothing; some 64 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_report(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
@@ -60,7 +60,7 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
  * Result    logprobs, whole
  * Exact     docs/numerics.md, to the bit
  * Errors    ALEA_EROW, ALEA_EINVAL: logprobs untouched
- * Memory    allocates nothing; some 32 KB of stack
+ * Memory    allocates nothing; some 64 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_selected(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
@@ -104,7 +104,7 @@ alea_status alea__sampling_check(const alea_sampling *sampling, alea_error *erro
  * Result    *choice
  * Exact     docs/numerics.md, to the bit: a function of the row, the parameters and `at` alone
  * Errors    ALEA_EROW, ALEA_EINVAL: *choice untouched
- * Memory    allocates nothing; some 32 KB of stack
+ * Memory    allocates nothing; some 64 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_choose(const alea_kernel_table *kernels, const float *logits, int32_t vocab,

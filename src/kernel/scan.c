@@ -24,8 +24,20 @@ static void groups_add(top_groups *groups, const float *lanes) {
     }
 }
 
-void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32_t vocab, int32_t k,
-                    float *group, alea_row_scan *scan) {
+/* One block of segments: maxima, and where wanted masses. */
+static void block_scan(const alea_row_scan *scan, int32_t s, int32_t n, float scale, float *lanes,
+                       float *segments, uint64_t *masses) {
+    const float *x = scan->logits + s * ALEA_SEGMENT;
+    if (masses) {
+        scan->kernels->lane_max_mass(x, n, scale, lanes, segments, masses + s);
+    } else {
+        scan->kernels->lane_max(x, n, lanes, segments);
+    }
+}
+
+void alea__row_scan_masses(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                           int32_t k, float *group, float scale, alea_row_scan *scan,
+                           uint64_t *masses) {
     scan->kernels = kernels;
     scan->logits = logits;
     scan->vocab = vocab;
@@ -37,11 +49,10 @@ void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32
     float most = -INFINITY;
     for (int32_t s = 0; s < scan->n_segments; s += BLOCK) {
         float lanes[BLOCK * ALEA_LANES];
-        const int32_t first = s * ALEA_SEGMENT;
-        const int32_t n =
-            vocab - first < BLOCK * ALEA_SEGMENT ? vocab - first : BLOCK * ALEA_SEGMENT;
+        const int32_t left = vocab - s * ALEA_SEGMENT;
+        const int32_t n = left < BLOCK * ALEA_SEGMENT ? left : BLOCK * ALEA_SEGMENT;
         float *segments = scan->segment_max + s;
-        kernels->lane_max(logits + first, n, lanes, segments);
+        block_scan(scan, s, n, scale, lanes, segments, masses);
         const int32_t n_segments = (n + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
         for (int32_t i = 0; i < n_segments; i++) {
             if (!(segments[i] <= most)) most = most != most ? most : segments[i];
@@ -50,6 +61,11 @@ void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32
     }
     scan->max = most;
     if (k) *group = groups.best[k - 1];
+}
+
+void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32_t vocab, int32_t k,
+                    float *group, alea_row_scan *scan) {
+    alea__row_scan_masses(kernels, logits, vocab, k, group, 0.0f, scan, NULL);
 }
 
 int32_t alea__row_count_ge(const alea_row_scan *scan, float cut) {

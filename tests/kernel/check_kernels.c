@@ -68,6 +68,28 @@ static void check_lane_max(const kernel_case *c) {
     test_guard_free(&want);
 }
 
+static void check_lane_max_mass(const kernel_case *c) {
+    static const float scales[] = {ALEA_LOG2E_F, ALEA_LOG2E_F / 0.01f, 1e-36f, 0x1p-128f, 1e38f};
+    const size_t n_segments = ((size_t)c->n + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
+    test_guard got = test_guard_make(n_segments * (ALEA_LANES + 1) * sizeof(float));
+    test_guard want = test_guard_make(got.bytes);
+    test_guard got_masses = test_guard_make(n_segments * sizeof(uint64_t));
+    test_guard want_masses = test_guard_make(got_masses.bytes);
+    float *got_lanes = got.data, *want_lanes = want.data;
+    for (size_t i = 0; i < sizeof scales / sizeof *scales; i++) {
+        c->table->lane_max_mass(c->x, c->n, scales[i], got_lanes + n_segments, got_lanes,
+                                got_masses.data);
+        alea__lane_max_mass_ref(c->x, c->n, scales[i], want_lanes + n_segments, want_lanes,
+                                want_masses.data);
+        expect_equal(c, got.data, want.data, got.bytes);
+        expect_equal(c, got_masses.data, want_masses.data, got_masses.bytes);
+    }
+    test_guard_free(&got);
+    test_guard_free(&want);
+    test_guard_free(&got_masses);
+    test_guard_free(&want_masses);
+}
+
 /* A segment within the domain of the weight leaves. */
 typedef struct segment_case {
     test_guard row;
