@@ -43,6 +43,13 @@ static inline __m256 weigh_split(const weigher *w, __m256 x, __m256 *f) {
     return t;
 }
 
+/* The polynomial moved to its exponent, and rounded. */
+static inline __m256i weigh_scale(__m256 t, __m256 p) {
+    const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
+    const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), power);
+    return _mm256_cvtps_epi32(_mm256_castsi256_ps(bits));
+}
+
 static inline __m256i weigh_join(__m256 t, __m256 f) {
     __m256 p = _mm256_set1_ps(ALEA_EXP2_C5);
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C4));
@@ -50,9 +57,7 @@ static inline __m256i weigh_join(__m256 t, __m256 f) {
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C2));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C1));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C0));
-    const __m256i power = _mm256_slli_epi32(_mm256_castps_si256(t), 23);
-    const __m256i bits = _mm256_add_epi32(_mm256_castps_si256(p), power);
-    return _mm256_cvtps_epi32(_mm256_castsi256_ps(bits));
+    return weigh_scale(t, p);
 }
 
 static inline __m256i weigh(const weigher *w, __m256 x) {

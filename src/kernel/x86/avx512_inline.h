@@ -49,6 +49,13 @@ static inline __m512 weigh_split(const weigher *w, __m512 x, __m512 *f) {
     return t;
 }
 
+/* The polynomial moved to its exponent, and rounded. */
+static inline __m512i weigh_scale(__m512 t, __m512 p) {
+    const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
+    const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(p), power);
+    return _mm512_cvtps_epi32(_mm512_castsi512_ps(bits));
+}
+
 static inline __m512i weigh_join(__m512 t, __m512 f) {
     __m512 p = _mm512_set1_ps(ALEA_EXP2_C5);
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C4));
@@ -56,9 +63,7 @@ static inline __m512i weigh_join(__m512 t, __m512 f) {
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C2));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C1));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C0));
-    const __m512i power = _mm512_slli_epi32(_mm512_castps_si512(t), 23);
-    const __m512i bits = _mm512_add_epi32(_mm512_castps_si512(p), power);
-    return _mm512_cvtps_epi32(_mm512_castsi512_ps(bits));
+    return weigh_scale(t, p);
 }
 
 static inline __m512i weigh(const weigher *w, __m512 x) {

@@ -81,21 +81,48 @@ static inline void fetch_next_segment(const float *x) {
     _mm_prefetch((const char *)next, _MM_HINT_T0);
 }
 
+/*
+ * The weights of 32 logits added to four sums. Four chains step by step: written one after the
+ * other they wait for each other in the processor's window.
+ */
+static inline void add_weights(const weigher *w, const float *x, __m256i *sums) {
+    enum { CHAINS = 4 };
+    __m256 t[CHAINS], f[CHAINS], p[CHAINS];
+    for (int j = 0; j < CHAINS; j++)
+        f[j] = _mm256_max_ps(_mm256_loadu_ps(x + 8 * j), w->floor);
+    for (int j = 0; j < CHAINS; j++)
+        t[j] = _mm256_fmadd_ps(f[j], w->scale, w->magic);
+    for (int j = 0; j < CHAINS; j++)
+        f[j] = _mm256_fmsub_ps(f[j], w->scale, _mm256_sub_ps(t[j], w->magic));
+    for (int j = 0; j < CHAINS; j++)
+        p[j] = _mm256_fmadd_ps(_mm256_set1_ps(ALEA_EXP2_C5), f[j], _mm256_set1_ps(ALEA_EXP2_C4));
+    for (int j = 0; j < CHAINS; j++)
+        p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C3));
+    for (int j = 0; j < CHAINS; j++)
+        p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C2));
+    for (int j = 0; j < CHAINS; j++)
+        p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C1));
+    for (int j = 0; j < CHAINS; j++)
+        p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C0));
+    for (int j = 0; j < CHAINS; j++)
+        sums[j] = _mm256_add_epi32(sums[j], weigh_scale(t[j], p[j]));
+}
+
 /* The mass of a segment; what lies one segment further on is fetched meanwhile. */
 static inline uint64_t segment_weigh(const weigher *w, const float *x, int32_t n) {
     __m256i sum = _mm256_setzero_si256();
     int32_t i = 0;
     while (i + 32 <= n) {
-        __m256i a = _mm256_setzero_si256(), b = a, c = a, d = a;
-        for (int j = 0; j < 8 && i + 32 <= n; j++, i += 32) {
+        __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
+                           _mm256_setzero_si256()};
+        const int32_t end = n - i < 256 ? i + (n - i) / 32 * 32 : i + 256;
+        for (; i < end; i += 32) {
             fetch_next_segment(x + i);
-            a = _mm256_add_epi32(a, weigh(w, _mm256_loadu_ps(x + i)));
-            b = _mm256_add_epi32(b, weigh(w, _mm256_loadu_ps(x + i + 8)));
             fetch_next_segment(x + i + 16);
-            c = _mm256_add_epi32(c, weigh(w, _mm256_loadu_ps(x + i + 16)));
-            d = _mm256_add_epi32(d, weigh(w, _mm256_loadu_ps(x + i + 24)));
+            add_weights(w, x + i, sums);
         }
-        sum = add_wide(add_wide(add_wide(add_wide(sum, a), b), c), d);
+        for (int j = 0; j < 4; j++)
+            sum = add_wide(sum, sums[j]);
     }
     for (; i < n; i += 8)
         sum = add_wide(sum, weigh(w, load_head(x + i, n - i)));
