@@ -6,6 +6,9 @@
 
 #include "base/cpu.h"
 #include "kernel/kernel_table.h"
+#ifdef ALEA_SIMDE
+#include "kernel/x86/leaves_x86.h"
+#endif
 
 typedef struct test_tables {
     int n;
@@ -13,6 +16,16 @@ typedef struct test_tables {
     alea_kernel_table tables[4];
 } test_tables;
 
+#ifdef ALEA_SIMDE
+/* The AVX-512 leaves, compiled through SIMDe for whatever this machine is. */
+static inline test_tables test_tables_make(void) {
+    test_tables all = {.n = 1, .names = {"avx512 by SIMDe"}};
+#define K(name, type, args) all.tables[0].name = alea__##name##_avx512;
+    ALEA_KERNEL_LIST(K)
+#undef K
+    return all;
+}
+#else
 /* The reference first; a step that changes no leaf is left out. */
 static inline test_tables test_tables_make(void) {
     static const uint32_t steps[] = {0, ALEA_CAP_AVX2, ALEA_CAP_AVX2 | ALEA_CAP_AVX512,
@@ -27,5 +40,6 @@ static inline test_tables test_tables_make(void) {
     }
     return all;
 }
+#endif
 
 #endif

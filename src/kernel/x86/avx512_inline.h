@@ -88,9 +88,9 @@ static inline uint64_t sum_epu64(__m512i v) {
 
 /* The largest lane; for lanes without NaN. */
 static inline float max_of_lanes(__m512 v) {
-    v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, _MM_SHUFFLE(1, 0, 3, 2)));
-    v = _mm512_max_ps(v, _mm512_shuffle_f32x4(v, v, _MM_SHUFFLE(2, 3, 0, 1)));
-    __m128 m = _mm512_castps512_ps128(v);
+    const __m256d upper = _mm512_extractf64x4_pd(_mm512_castps_pd(v), 1);
+    const __m256 h = _mm256_max_ps(_mm512_castps512_ps256(v), _mm256_castpd_ps(upper));
+    __m128 m = _mm_max_ps(_mm256_castps256_ps128(h), _mm256_extractf128_ps(h, 1));
     m = _mm_max_ps(m, _mm_movehl_ps(m, m));
     m = _mm_max_ss(m, _mm_shuffle_ps(m, m, 1));
     return _mm_cvtss_f32(m);
