@@ -1,5 +1,6 @@
 /* `alea bench`: which measurement, and how its lines are shown. The measuring is bench_*.c's. */
 #include <errno.h>
+#include <signal.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -19,6 +20,8 @@ static alea_exit bench_core(const alea_settings *settings) {
 
 alea_exit alea__cmd_bench(const alea_settings *settings) {
     const char *what = settings->n_operands ? settings->operands[0] : "";
+    signal(SIGINT, SIG_DFL); /* a measurement holds nothing that must be finished */
+    signal(SIGTERM, SIG_DFL);
     alea_exit code;
     if (strcmp(what, "core") == 0) {
         code = bench_core(settings);

@@ -53,22 +53,6 @@ static alea_exit check_default(const char *model, bool named) {
     return ALEA_EXIT_MODEL;
 }
 
-/* What --context was not given for. Asks the file, which is cheap, before memory is taken. */
-static alea_status standard_context(const alea_core_api *api, alea_core_options *options,
-                                    alea_error *error) {
-    alea_core_options facts_only = *options;
-    facts_only.flags |= ALEA_CORE_VOCAB_ONLY;
-    alea_core *core;
-    alea_status status = alea_core_open(api, &facts_only, &core, error);
-    if (status < 0) return status;
-    alea_core_info info;
-    alea_core_describe(core, &info);
-    alea_core_close(core);
-    if (info.trained_context_tokens > ALEA_CONTEXT_STANDARD)
-        options->context_tokens = ALEA_CONTEXT_STANDARD;
-    return ALEA_OK;
-}
-
 static alea_status open_core(const alea_settings *settings, const char *model, uint32_t flags,
                              alea_core **core, alea_error *error) {
     const bool toy = is_toy(model);
@@ -81,10 +65,12 @@ static alea_status open_core(const alea_settings *settings, const char *model, u
         .threads = (int32_t)settings->threads,
         .progress = keep_loading,
     };
-    if (!toy && options.context_tokens == 0 && !(flags & ALEA_CORE_VOCAB_ONLY)) {
-        alea_status status = standard_context(api, &options, error);
-        if (status < 0) return status;
-    }
+    if (toy || options.context_tokens > 0) return alea_core_open(api, &options, core, error);
+    options.context_tokens = ALEA_CONTEXT_STANDARD;
+    alea_status status = alea_core_open(api, &options, core, error);
+    if (status != ALEA_EINVAL) return status;
+    options.context_tokens =
+        0; /* the model was trained on fewer; refused before weights are read */
     return alea_core_open(api, &options, core, error);
 }
 

@@ -232,5 +232,13 @@ class Interrupts(Case):
             pipe.close()
 
 
+    def test_a_measurement_ends_at_the_first_signal(self):
+        running = subprocess.Popen([PROGRAM, "bench", "ops"], stdout=subprocess.DEVNULL,
+                                   stderr=subprocess.DEVNULL, env=environment())
+        time.sleep(0.2)
+        running.send_signal(signal.SIGTERM)
+        self.assertEqual(running.wait(timeout=30), -signal.SIGTERM)
+
+
 if __name__ == "__main__":
     sys.exit(closing.run())

@@ -344,6 +344,7 @@ class Facts(Case):
         line, = self.lines("inspect", "--json", self.tiny())
         self.assertEqual(line["architecture"], "llama")
         self.assertEqual(line["trained_context_tokens"], 512)
+        self.assertEqual(line["context_tokens"], 512) # fewer than the standard
         self.assertTrue(line["batch_invariant"])
         self.assertEqual(line["memory_bytes"],
                          line["weight_bytes"] + line["cache_bytes"] + line["row_bytes"])
