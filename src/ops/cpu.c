@@ -105,7 +105,7 @@ static alea_status cpu_ref_create(void *user, alea_op_kind kind, const alea_op_c
 static alea_view view_of(const DLTensor *tensor) {
     alea_view view = {0};
     if (!tensor) return view;
-    view.data = (char *)tensor->data + tensor->byte_offset;
+    if (tensor->data) view.data = (char *)tensor->data + tensor->byte_offset; /* else it is empty */
     view.rank = tensor->ndim;
     view.dtype_bit = alea__dtype_bit(tensor->dtype);
     int64_t compact = tensor->dtype.bits / 8;
@@ -158,7 +158,7 @@ static alea_status cpu_run(void *state, const DLTensor *const *tensors, int32_t 
     for (int32_t i = 0; i < n_tensors; i++)
         call.views[i] = view_of(tensors[i]);
     call_sizes(&call);
-    if (call.rows == 0) return ALEA_OK;
+    if (call.rows == 0 || call.vocab == 0) return ALEA_OK;
     const alea_status status = alea__check_values(&call, error);
     if (status < 0) return status;
 

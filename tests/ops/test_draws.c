@@ -95,12 +95,48 @@ static void test_sampling_of_uniform_rows_is_even(void **state) {
         row[i] = 0x1p-17f;
     /* Every 16th of the rows: a row of this length costs a pass each. */
     sample_broadcast((rig_how){.threads = 2}, tokens, row, ROWS / 16, VOCAB, 1234);
-    for (int i = 0; i < ROWS / 16; i++)
+    for (int i = 0; i < ROWS / 16; i++) {
+        /* Here exact arithmetic says which token, also where u stands on a boundary. */
+        assert_int_equal(tokens[i], oracle_philox(1234, 0, (uint32_t)i, 7) >> 15);
         counts[tokens[i] / (VOCAB / BINS)]++;
+    }
     for (int i = 0; i < BINS; i++)
         p[i] = 1.0L / BINS;
     check_chi_square(counts, p, BINS, ROWS / 16);
     free(row);
+    free(tokens);
+}
+
+/* Integer weights are exact as masses, so that 128-bit arithmetic says every token for sure. */
+static void test_sampling_is_exact_where_weights_are_integers(void **state) {
+    (void)state;
+    enum { ROWS = 4096, VOCAB = 131072, LOG2_MAX = 9 };
+    __extension__ typedef unsigned __int128 wide;
+    float *weights = rig_alloc(VOCAB * 4);
+    uint64_t *running = rig_alloc(VOCAB * 8), random = 4, total = 0;
+    int32_t *tokens = rig_alloc(ROWS * 4);
+    for (int i = 0; i < VOCAB; i++) {
+        const uint64_t weight = i == 5 ? 1000 : test_random(&random) % 1001;
+        weights[i] = (float)weight;
+        running[i] = total += weight;
+    }
+    sample_broadcast((rig_how){.threads = 2}, tokens, weights, ROWS, VOCAB, 1234);
+    for (uint32_t row = 0; row < ROWS; row++) {
+        const wide bits = oracle_philox(1234, 0, row, 7) >> 8;
+        const wide left = bits * ((wide)total << (40 - LOG2_MAX)) >> 24;
+        int32_t low = 0, high = VOCAB - 1; /* the first whose running mass exceeds `left` */
+        while (low < high) {
+            const int32_t middle = low + (high - low) / 2;
+            if (((wide)running[middle] << (40 - LOG2_MAX)) > left) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        assert_int_equal(tokens[row], low);
+    }
+    free(weights);
+    free(running);
     free(tokens);
 }
 
@@ -426,6 +462,16 @@ static void test_chain_never_accepts_a_target_of_zero(void **state) {
     }
 }
 
+static void test_chain_compares_strictly(void **state) {
+    (void)state;
+    const float draft[] = {0, 1}, target[] = {0, 1, 0.5f, 0.5f}; /* u * 0 < 0 never holds */
+    const int32_t id = 0;
+    int32_t tokens[2], accepted;
+    rig_chain(one_thread, tokens, &accepted, draft, &id, target, 1, 1, 2, 5, 0);
+    assert_int_equal(accepted, 0);
+    assert_int_equal(tokens[0], 1); /* an empty residual: the target's row */
+}
+
 static void test_chain_without_residual_draws_from_the_target(void **state) {
     (void)state;
     /* Draft probability 4 at the drafted id, as no normalized row has: rejected with u > 1/8,
@@ -445,6 +491,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_sampling_follows_unnormalized_weights),
         cmocka_unit_test(test_sampling_of_uniform_rows_is_even),
+        cmocka_unit_test(test_sampling_is_exact_where_weights_are_integers),
         cmocka_unit_test(test_sampling_does_not_depend_on_the_launch),
         cmocka_unit_test(test_sampling_takes_the_token_of_the_documented_stream),
         cmocka_unit_test(test_sampling_of_one_hot_rows),
@@ -455,6 +502,7 @@ int main(void) {
         cmocka_unit_test(test_chain_accepts_as_often_as_another_stream),
         cmocka_unit_test(test_chain_places_from_the_rejected_position),
         cmocka_unit_test(test_chain_never_accepts_a_target_of_zero),
+        cmocka_unit_test(test_chain_compares_strictly),
         cmocka_unit_test(test_chain_without_residual_draws_from_the_target),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

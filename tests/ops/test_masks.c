@@ -222,6 +222,47 @@ static void test_topk_at_every_depth(void **state) {
     }
 }
 
+/* Neighbouring float32 values: whatever number a search arrives at is one of the row's own. */
+static void test_topk_among_neighbouring_values(void **state) {
+    (void)state;
+    const int32_t sizes[] = {2100, 4096, 20000};
+    for (int s = 0; s < 3; s++) {
+        const int32_t n = sizes[s];
+        enum { ROWS = 150 };
+        batch b = batch_make(RIG_F32, ROWS, n);
+        int32_t k[ROWS];
+        for (int32_t row = 0; row < ROWS; row++) {
+            k[row] = 2 + row;
+            for (int32_t i = 0; i < n; i++) {
+                const int32_t place = (int32_t)((int64_t)i * 7919 % n);
+                row_of(&b, row)[place] = alea__bits_float(0x40000000u + (uint32_t)i);
+            }
+        }
+        run_and_check(&b, ALEA_OP_TOPK_MASK, k, NULL, "neighbours");
+        batch_free(&b);
+    }
+}
+
+/* A row made against the sample that guesses a deep rank: all it looks at is large, the rest not.
+ * The guess then fails, and the answer may not. */
+static void test_topk_where_a_sample_is_deceived(void **state) {
+    (void)state;
+    enum { VOCAB = 40000, SAMPLE = 2048, ROWS = 4 };
+    const int32_t k[ROWS] = {1000, 2047, 2049, 20000};
+    batch b = batch_make(RIG_F32, ROWS, VOCAB);
+    for (int64_t row = 0; row < ROWS; row++) {
+        uint32_t noise = 1;
+        rig_normal(row_of(&b, row), VOCAB, SEED);
+        for (int64_t i = 0; i < SAMPLE; i++) {
+            const int64_t first = VOCAB * i / SAMPLE, next = VOCAB * (i + 1) / SAMPLE;
+            noise = noise * 1664525u + 1013904223u;
+            row_of(&b, row)[first + (int64_t)((uint64_t)noise * (uint64_t)(next - first) >> 32)] += 20;
+        }
+    }
+    run_and_check(&b, ALEA_OP_TOPK_MASK, k, NULL, "deceived");
+    batch_free(&b);
+}
+
 static void test_topk_of_an_empty_vocabulary(void **state) {
     (void)state;
     const int32_t k[] = {1, 2};
@@ -565,6 +606,8 @@ int main(void) {
         cmocka_unit_test(test_topk_with_more_than_its_nans),
         cmocka_unit_test(test_topk_where_every_fourth_is_the_minimum),
         cmocka_unit_test(test_topk_at_every_depth),
+        cmocka_unit_test(test_topk_among_neighbouring_values),
+        cmocka_unit_test(test_topk_where_a_sample_is_deceived),
         cmocka_unit_test(test_topk_of_an_empty_vocabulary),
         cmocka_unit_test(test_topk_at_and_beyond_the_vocabulary),
         cmocka_unit_test(test_topk_ranks_infinities_and_nan),
