@@ -78,8 +78,8 @@ static void softmax_row(void *user, int32_t row) {
     float most = x[0];
     for (int32_t i = 1; i < b->vocab; i++)
         most = x[i] > most ? x[i] : most;
-    float sum = 0;
-    for (int32_t i = 0; i < b->vocab; i++)
+    float sum = expf(x[0] - most);
+    for (int32_t i = 1; i < b->vocab; i++)
         sum += expf(x[i] - most);
     b->results[row] = x[b->tokens[row]] - most - logf(sum);
 }
