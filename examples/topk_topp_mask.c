@@ -26,7 +26,8 @@ int main(void) {
     alea_topk_topp_mask *op;
     alea_error error;
     if (alea_topk_topp_mask_create(&config, &op, &error) < 0) return fail(&error);
-    if (alea_topk_topp_mask_run(op, &masked, &logits, &k, &p, NULL, &error) < 0) return fail(&error);
+    if (alea_topk_topp_mask_run(op, &masked, &logits, &k, &p, NULL, &error) < 0)
+        return fail(&error);
     alea_topk_topp_mask_destroy(op);
 
     for (int row = 0; row < 2; row++) {

@@ -257,7 +257,7 @@ ALEA_API ALEA_MUST_USE alea_status alea_core_submit(alea_core *core, const alea_
                                                     int32_t *n_rows, alea_error *error);
 ALEA_API ALEA_MUST_USE alea_status alea_core_wait(alea_core *core, alea_error *error);
 
-/** Row `index` of the finished round, [vocab]; NULL outside [0, n_rows). Valid until the next submit. */
+/** Row `index` of the finished round, [vocab], until the next submit; NULL outside [0, n_rows). */
 ALEA_API const float *alea_core_row(alea_core *core, int32_t index);
 
 /** Positions that a sequence holds; -1 for a sequence that does not exist. */

@@ -82,7 +82,8 @@ typedef struct alea_op_config {
 /*
  * Making and ending, the same for every operator NAME below:
  *
- *     alea_status alea_NAME_create(const alea_op_config *config, alea_NAME **op, alea_error *error);
+ *     alea_status alea_NAME_create(const alea_op_config *config, alea_NAME **op,
+ *                                  alea_error *error);
  *     void alea_NAME_destroy(alea_NAME *op);
  *
  * Shape     —

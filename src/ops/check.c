@@ -138,8 +138,8 @@ static alea_status check_shape(checker *c, int32_t i) {
     const DLTensor *tensor = c->tensors[i];
     for (int32_t d = 0; d < tensor->ndim; d++) {
         if (tensor->shape[d] < 0) {
-            return alea_error_set(c->error, ALEA_EINVAL, "%s has the negative size %lld", rule->name,
-                                  (long long)tensor->shape[d]);
+            return alea_error_set(c->error, ALEA_EINVAL, "%s has the negative size %lld",
+                                  rule->name, (long long)tensor->shape[d]);
         }
         const alea_status status = bind_size(c, i, d, rule->shape[d], tensor->shape[d]);
         if (status < 0) return status;
@@ -248,9 +248,10 @@ static alea_status check_memory(checker *c, int32_t i) {
         return alea_error_set(c->error, ALEA_EINVAL, "%s has no data", rule->name);
     }
     if (first % element_bytes != 0) {
-        return alea_error_set(c->error, ALEA_EINVAL,
-                              "%s is misaligned: data + byte_offset must be a multiple of %zu bytes",
-                              rule->name, element_bytes);
+        return alea_error_set(
+            c->error, ALEA_EINVAL,
+            "%s is misaligned: data + byte_offset must be a multiple of %zu bytes", rule->name,
+            element_bytes);
     }
     if ((rule->flags & ALEA_ARG_OUT) && !elements_are_distinct(tensor)) {
         return alea_error_set(c->error, ALEA_EINVAL,
@@ -323,19 +324,21 @@ static alea_status check_limits(checker *c, alea_op_kind kind) {
                               config->max_vocab);
     }
     if (config->max_rows > 0 && rows > config->max_rows) {
-        return alea_error_set(c->error, ALEA_ELIMIT, "%s has %lld rows; the operator was made for %lld",
-                              c->rules->arguments[c->owner['v']].name, (long long)rows,
-                              (long long)config->max_rows);
+        return alea_error_set(
+            c->error, ALEA_ELIMIT, "%s has %lld rows; the operator was made for %lld",
+            c->rules->arguments[c->owner['v']].name, (long long)rows, (long long)config->max_rows);
     }
     if (kind == ALEA_OP_TOPK_SELECT && config->topk > vocab) {
         return alea_error_set(c->error, ALEA_EINVAL, "topk is %d and scores has only S_kv %lld",
                               config->topk, (long long)vocab);
     }
     if (kind == ALEA_OP_CHAIN_SAMPLE && c->sizes['n'] < 1) {
-        return alea_error_set(c->error, ALEA_EINVAL, "draft_tokens has no drafts; N must be at least 1");
+        return alea_error_set(c->error, ALEA_EINVAL,
+                              "draft_tokens has no drafts; N must be at least 1");
     }
     if (kind == ALEA_OP_CHAIN_SAMPLE && c->sizes['n'] >= INT32_MAX) {
-        return alea_error_set(c->error, ALEA_ELIMIT, "draft_tokens has %lld drafts; 2^31 - 2 is the most",
+        return alea_error_set(c->error, ALEA_ELIMIT,
+                              "draft_tokens has %lld drafts; 2^31 - 2 is the most",
                               (long long)c->sizes['n']);
     }
     return ALEA_OK;
@@ -413,7 +416,8 @@ alea_status alea__op_check_config(alea_op_kind kind, const alea_op_config *confi
                                   alea_error *error) {
     if (!config) return alea_error_set(error, ALEA_EINVAL, "config is NULL");
     if (config->struct_bytes != sizeof *config) {
-        return alea_error_set(error, ALEA_EINVAL, "config.struct_bytes is %u; this library's is %zu",
+        return alea_error_set(error, ALEA_EINVAL,
+                              "config.struct_bytes is %u; this library's is %zu",
                               config->struct_bytes, sizeof *config);
     }
     if (config->flags & ~(uint32_t)(ALEA_OP_CHECK_VALUES | ALEA_OP_IN_PLACE)) {

@@ -27,7 +27,7 @@ enum alea_argument_flag {
     ALEA_ARG_OUT = 1u << 0,
     ALEA_ARG_OPTIONAL = 1u << 1,
     ALEA_ARG_ANY_STRIDE = 1u << 2, /* the last dimension need not be contiguous */
-    ALEA_ARG_MASKED = 1u << 3      /* an output that may be its `logits`, where in place was asked */
+    ALEA_ARG_MASKED = 1u << 3 /* an output that may be its `logits`, where in place was asked */
 };
 
 typedef struct alea_op_argument {

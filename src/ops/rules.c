@@ -1,4 +1,4 @@
-/* What each operator takes, in the order of its run function's arguments or its struct's members. */
+/* What each operator takes, in the order of its run function's arguments or struct's members. */
 #include "ops/check.h"
 
 #define F32 ALEA_BIT_F32

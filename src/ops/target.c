@@ -77,7 +77,8 @@ static bool name_is_taken(const char *name) {
 alea_status alea_target_register(const alea_op_target *target, alea_error *error) {
     if (!target) return alea_error_set(error, ALEA_EINVAL, "target is NULL");
     if (target->struct_bytes != sizeof *target) {
-        return alea_error_set(error, ALEA_EINVAL, "target.struct_bytes is %u; this library's is %zu",
+        return alea_error_set(error, ALEA_EINVAL,
+                              "target.struct_bytes is %u; this library's is %zu",
                               target->struct_bytes, sizeof *target);
     }
     if (!name_is_good(target->name)) {

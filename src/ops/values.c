@@ -25,7 +25,8 @@ static alea_status check_i32(const value_check *c, int32_t argument, int32_t low
         for (int64_t j = 0; j < inner; j++) {
             const int32_t value = *(const int32_t *)alea__at2(view, i, j);
             if (value >= low && value <= high) continue;
-            return alea_error_set(c->error, ALEA_EINVAL, "%s holds %d in row %lld; the range is %d..%d",
+            return alea_error_set(c->error, ALEA_EINVAL,
+                                  "%s holds %d in row %lld; the range is %d..%d",
                                   name_of(c, argument), value, (long long)i, low, high);
         }
     }

@@ -270,7 +270,8 @@ static void refresh_stats(alea_engine *engine) {
 /* A frame that cannot be opened or closed is a fault of this file: end its runs, loudly. */
 static bool begin_frame(alea_engine *engine, alea_plan *plan) {
     alea_error error;
-    if (alea__frames_begin(&engine->frames, plan->lanes, plan->n_items, &plan->frame, &error) >= 0) {
+    if (alea__frames_begin(&engine->frames, plan->lanes, plan->n_items, &plan->frame, &error) >=
+        0) {
         return true;
     }
     for (int32_t i = 0; i < plan->n_items; i++) {

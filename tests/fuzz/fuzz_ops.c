@@ -364,8 +364,9 @@ static void check_written(const call *c, alea_status status, bool spoiled) {
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
-    static const int32_t vocabs[] = {0,  1,  2,   3,    5,    8,    13,   16,   17,   31,  33,
-                                     64, 65, 100, 1023, 1024, 1025, 1500, 2049, 4099, 9000, VOCAB_MAX};
+    static const int32_t vocabs[] = {0,    1,    2,    3,    5,    8,        13,   16,
+                                     17,   31,   33,   64,   65,   100,      1023, 1024,
+                                     1025, 1500, 2049, 4099, 9000, VOCAB_MAX};
     static uint8_t *kept; /* outputs of the first run */
     static call c;
     source s = {data, size, 0};

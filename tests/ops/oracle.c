@@ -68,7 +68,8 @@ static void topp_among(uint8_t *fate, const float *x, int32_t n, float p) {
         long double group = 0;
         int32_t end = i;
         for (; end < n && items[end].value == items[i].value; end++) {
-            if (fate[items[end].position] == KEPT) group += expl((long double)items[end].value - max);
+            if (fate[items[end].position] == KEPT)
+                group += expl((long double)items[end].value - max);
         }
         const long double distance = above / total - (long double)p;
         for (int32_t j = i; j < end; j++) {

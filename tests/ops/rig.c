@@ -132,7 +132,8 @@ void rig_chain(rig_how how, int32_t *tokens, int32_t *accepted, const float *dra
     rig_tensor a, b, c, d, e, f, g;
     WITH(alea_chain_sample, rig_config(how, vocab, 0),
          alea_chain_sample_run(
-             op, rig_2d(&a, tokens, RIG_I32, rows, n_drafts + 1), rig_1d(&b, accepted, RIG_I32, rows),
+             op, rig_2d(&a, tokens, RIG_I32, rows, n_drafts + 1),
+             rig_1d(&b, accepted, RIG_I32, rows),
              rig_3d(&c, (void *)(uintptr_t)draft, RIG_F32, rows, n_drafts, vocab),
              rig_2d(&d, (void *)(uintptr_t)ids, RIG_I32, rows, n_drafts),
              rig_3d(&e, (void *)(uintptr_t)target, RIG_F32, rows, n_drafts + 1, vocab),

@@ -25,7 +25,8 @@ static void check_count(int64_t count, int64_t n, long double p, const char *wha
 }
 
 /* Pearson's statistic may exceed its mean n - 1 by six standard deviations, no more. */
-static void check_chi_square(const int64_t *counts, const long double *p, int32_t n, int64_t draws) {
+static void check_chi_square(const int64_t *counts, const long double *p, int32_t n,
+                             int64_t draws) {
     long double sum = 0;
     int32_t cells = 0;
     for (int32_t i = 0; i < n; i++) {

@@ -139,7 +139,8 @@ static size_t result_bytes(const rows *r) {
     return 4 * (size_t)r->vocab * rig_bytes(r->dtype) + 256;
 }
 
-static void put(char *results, size_t each, size_t *used, const void *data, int64_t n, size_t bytes) {
+static void put(char *results, size_t each, size_t *used, const void *data, int64_t n,
+                size_t bytes) {
     for (int64_t i = 0; i < n; i++)
         memcpy(results + (size_t)i * each + *used, (const char *)data + (size_t)i * bytes, bytes);
     *used += bytes;
@@ -161,11 +162,12 @@ static void run_chain(rig_how how, const rows *r, int32_t *tokens, int32_t *acce
     draft->strides = t[2].strides;
     target->strides = t[4].strides;
     assert_int_equal(alea_chain_sample_create(&config, &op, &error), ALEA_OK);
-    const alea_status status = alea_chain_sample_run(
-        op, rig_2d(&t[0], tokens, RIG_I32, r->n, DRAFTS + 1), rig_1d(&t[1], accepted, RIG_I32, r->n),
-        draft, rig_2d(&t[3], r->drafts, RIG_I32, r->n, DRAFTS), target,
-        rig_1d(&t[5], r->seed, RIG_I64, r->n), rig_1d(&t[6], r->offset, RIG_I64, r->n), NULL, NULL,
-        &error);
+    const alea_status status =
+        alea_chain_sample_run(op, rig_2d(&t[0], tokens, RIG_I32, r->n, DRAFTS + 1),
+                              rig_1d(&t[1], accepted, RIG_I32, r->n), draft,
+                              rig_2d(&t[3], r->drafts, RIG_I32, r->n, DRAFTS), target,
+                              rig_1d(&t[5], r->seed, RIG_I64, r->n),
+                              rig_1d(&t[6], r->offset, RIG_I64, r->n), NULL, NULL, &error);
     if (status < 0) fail_msg("%s", error.message);
     alea_chain_sample_destroy(op);
 }
@@ -459,7 +461,8 @@ static void test_runs_allocate_nothing(void **state) {
     DLTensor *ks = rig_1d(&t[9], k, RIG_I32, N), *ps = rig_1d(&t[10], p, RIG_F32, N);
     const int before = allocations;
     for (int i = 0; i < 3; i++) {
-        assert_int_equal(alea_topk_topp_mask_run(mask, masked, logits, ks, ps, NULL, NULL), ALEA_OK);
+        assert_int_equal(alea_topk_topp_mask_run(mask, masked, logits, ks, ps, NULL, NULL),
+                         ALEA_OK);
         assert_int_equal(alea_logprobs_run(report, &report_tensors, NULL, NULL), ALEA_OK);
         assert_int_equal(alea_sample_logits_run(sample, &sample_tensors, NULL, NULL), ALEA_OK);
     }

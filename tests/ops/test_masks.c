@@ -65,8 +65,8 @@ static void run(batch *b, alea_op_kind kind, const int32_t *k, const float *p) {
     rig_mask(kind, (rig_how){.target = "cpu-ref"}, again, b->in, b->dtype, b->rows, b->vocab, k, p);
     assert_memory_equal(again, b->out, bytes);
     memcpy(again, b->in, bytes);
-    rig_mask(kind, (rig_how){.flags = ALEA_OP_IN_PLACE}, again, again, b->dtype, b->rows, b->vocab, k,
-             p);
+    rig_mask(kind, (rig_how){.flags = ALEA_OP_IN_PLACE}, again, again, b->dtype, b->rows, b->vocab,
+             k, p);
     assert_memory_equal(again, b->out, bytes);
     free(again);
 }
@@ -81,8 +81,8 @@ static int32_t check_row(const batch *b, int64_t row, const uint8_t *fate, const
         const bool is_kept = out == in, is_gone = out == gone;
         kept += is_kept && in != gone;
         if (!is_kept && !is_gone) {
-            fail_msg("%s %s row %d entry %d: %x became %x", what, dtype_names[b->dtype], (int)row, i,
-                     in, out);
+            fail_msg("%s %s row %d entry %d: %x became %x", what, dtype_names[b->dtype], (int)row,
+                     i, in, out);
         }
         if (in == gone || fate[i] == NEAR) continue;
         if (is_kept != (fate[i] == KEPT)) {
@@ -256,7 +256,8 @@ static void test_topk_where_a_sample_is_deceived(void **state) {
         for (int64_t i = 0; i < SAMPLE; i++) {
             const int64_t first = VOCAB * i / SAMPLE, next = VOCAB * (i + 1) / SAMPLE;
             noise = noise * 1664525u + 1013904223u;
-            row_of(&b, row)[first + (int64_t)((uint64_t)noise * (uint64_t)(next - first) >> 32)] += 20;
+            row_of(&b, row)[first + (int64_t)((uint64_t)noise * (uint64_t)(next - first) >> 32)] +=
+                20;
         }
     }
     run_and_check(&b, ALEA_OP_TOPK_MASK, k, NULL, "deceived");

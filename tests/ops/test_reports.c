@@ -149,8 +149,8 @@ static void test_logprobs_do_not_overflow(void **state) {
     int32_t given[] = {0, 1, 2, 0, 1, 2};
     float logprobs[6];
     feclearexcept(FE_ALL_EXCEPT);
-    rig_logprobs(one_thread, (rig_report){.id_logprobs = logprobs}, x, RIG_F32, 2, 3, 0, NULL, given,
-                 3);
+    rig_logprobs(one_thread, (rig_report){.id_logprobs = logprobs}, x, RIG_F32, 2, 3, 0, NULL,
+                 given, 3);
     assert_int_equal(fetestexcept(FE_OVERFLOW | FE_INVALID | FE_DIVBYZERO), 0);
     for (int i = 0; i < 6; i++)
         assert_true(fabsf(logprobs[i] - expected[i % 3]) <= 2e-6f + 1e-7f * fabsf(expected[i % 3]));
@@ -262,8 +262,8 @@ static void test_rows_without_a_token_have_rank_zero(void **state) {
     (void)state;
     float x[] = {1, 2, 3, 1, 2, 3}, logprobs[2];
     int32_t tokens[] = {-1, 2}, ranks[2];
-    rig_logprobs(one_thread, (rig_report){.logprobs = logprobs, .ranks = ranks}, x, RIG_F32, 2, 3, 0,
-                 tokens, NULL, 0);
+    rig_logprobs(one_thread, (rig_report){.logprobs = logprobs, .ranks = ranks}, x, RIG_F32, 2, 3,
+                 0, tokens, NULL, 0);
     assert_true(isnan(logprobs[0]) && ranks[0] == 0 && ranks[1] == 1);
 }
 
@@ -278,8 +278,8 @@ static void test_greedy_rows_do_not_disturb_the_others(void **state) {
     rig_params params = {.temperature = hot, .seed = seed, .offset = offset, .n_seeds = 2};
     rig_sample_logits(one_thread, (rig_choice){.tokens = before}, x, RIG_F32, 2, 3, params);
     params.temperature = mixed;
-    rig_sample_logits(one_thread, (rig_choice){tokens, logprobs, sampled, kept, NULL}, x, RIG_F32, 2,
-                      3, params);
+    rig_sample_logits(one_thread, (rig_choice){tokens, logprobs, sampled, kept, NULL}, x, RIG_F32,
+                      2, 3, params);
     assert_int_equal(tokens[0], 1);
     assert_int_equal(tokens[1], before[1]);
     for (int i = 0; i < 2; i++)
@@ -349,7 +349,8 @@ static void test_draws_across_a_tie_are_even(void **state) {
     (void)state;
     enum { DRAWS = 100000 };
     const float tie[] = {logf(0.5f), logf(0.25f), logf(0.25f), -INFINITY};
-    float *x = rig_alloc(DRAWS * 16), *masked = rig_alloc(DRAWS * 16), *probs = rig_alloc(DRAWS * 16);
+    float *x = rig_alloc(DRAWS * 16), *masked = rig_alloc(DRAWS * 16),
+          *probs = rig_alloc(DRAWS * 16);
     int32_t *k = rig_alloc(DRAWS * 4), *fused = rig_alloc(DRAWS * 4), *two = rig_alloc(DRAWS * 4);
     int64_t seed = 8, offset = 0, counts[2][4] = {{0}};
     for (int i = 0; i < DRAWS; i++) {

@@ -65,7 +65,8 @@ typedef struct shape {
     int32_t topk;
 } shape;
 
-static void run_and_check(shape s, const float *scores, const int32_t *starts, const int32_t *ends) {
+static void run_and_check(shape s, const float *scores, const int32_t *starts,
+                          const int32_t *ends) {
     const int64_t rows = s.batch * s.queries * s.groups;
     const size_t bytes = (size_t)rows * (size_t)s.topk * 4;
     int32_t *indices = rig_alloc(bytes), *again = rig_alloc(bytes);

@@ -64,7 +64,8 @@ static alea_op_target toy_target(const char *name, int32_t device) {
 }
 
 /* A top-k mask of two rows of three, on a device. */
-static alea_status run_topk(const char *target, DLDeviceType device, float *out, alea_error *error) {
+static alea_status run_topk(const char *target, DLDeviceType device, float *out,
+                            alea_error *error) {
     float x[] = {1, 2, 3, 4, 5, 6};
     int32_t k[] = {1, 1};
     rig_tensor t[3];

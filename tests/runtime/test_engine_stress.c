@@ -42,7 +42,8 @@ static void make_plan(plan *p, uint64_t number) {
     p->n_prompt = 1 + (int32_t)(next_random(&random) % 48);
     for (int32_t i = 0; i < p->n_prompt; i++) {
         /* A few shared beginnings, so that prefixes are reused and written over. */
-        p->prompt[i] = i < 20 ? (int32_t)(number % 5) * 7 + i : (int32_t)(next_random(&random) % 256);
+        p->prompt[i] =
+            i < 20 ? (int32_t)(number % 5) * 7 + i : (int32_t)(next_random(&random) % 256);
     }
     p->params = alea__params_default();
     p->params.seeded = true;
