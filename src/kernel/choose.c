@@ -40,7 +40,7 @@ static float sampling_cut(const alea_row_scan *scan, const alea_mass_rule *rule,
     if (sampling->top_p < 1.0f) { /* 1 drops only what weighs nothing */
         const uint64_t still_in = cut == -INFINITY ? all : alea__mass_ge(scan, rule, cut);
         const uint64_t target = alea__mass_share(sampling->top_p, still_in);
-        cut = fmaxf(cut, alea__row_cut(scan, rule, target));
+        cut = fmaxf(cut, alea__row_cut_above(scan, rule, target, cut, still_in));
     }
     const float offset = sampling->temperature * alea__ln_min_p(sampling->min_p);
     return fmaxf(cut, scan->max + offset);

@@ -13,13 +13,6 @@ enum { ALIGN_BITS = 12, DEEPEST_SHIFT = 50 };
 /* Segments per partial sum of a draw: 64 sums for the largest row. */
 enum { DRAW_GROUP = 64 };
 
-/* A segment's elements as the leaves take them; `buffer` holds them if they are not in the row. */
-typedef struct segment_view {
-    const float *x;
-    int32_t length;
-    int32_t exponent;
-} segment_view;
-
 alea_mass_rule alea__mass_rule(const alea_row_scan *scan, float scale) {
     const float top = scan->max * scale;
     alea_mass_rule rule = {.scale = scale, .slope = (double)scale * ALEA_LN2};
@@ -37,7 +30,7 @@ bool alea__segment_exponent(const alea_row_scan *scan, const alea_mass_rule *rul
     return true;
 }
 
-static uint64_t aligned(const alea_mass_rule *rule, uint64_t sum, int32_t exponent) {
+uint64_t alea__mass_align(const alea_mass_rule *rule, uint64_t sum, int32_t exponent) {
     return (sum << ALIGN_BITS) >> (rule->exponent - exponent);
 }
 
@@ -48,29 +41,30 @@ static void segment_shift(const alea_row_scan *scan, const float *x, int32_t n, 
         buffer[i] = x[i] >= cut ? x[i] - scan->max : -INFINITY;
 }
 
-static uint64_t shifted_mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule,
-                                const segment_view *segment, float cut) {
+static uint64_t shifted_sum_ge(const alea_row_scan *scan, const alea_mass_rule *rule,
+                               const float *x, int32_t n, int32_t exponent, float cut) {
     float buffer[ALEA_SEGMENT];
-    segment_shift(scan, segment->x, segment->length, cut, buffer);
-    return scan->kernels->segment_mass(buffer, segment->length, rule->scale, segment->exponent);
+    segment_shift(scan, x, n, cut, buffer);
+    return scan->kernels->segment_mass(buffer, n, rule->scale, exponent);
+}
+
+uint64_t alea__segment_sum_ge(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
+                              int32_t exponent, float cut) {
+    const float *x = scan->logits + s * ALEA_SEGMENT;
+    const int32_t n = alea__segment_length(scan, s);
+    if (!(scan->segment_max[s] >= cut)) return 0;
+    if (rule->shifted) return shifted_sum_ge(scan, rule, x, n, exponent, cut);
+    if (cut == -INFINITY) return scan->kernels->segment_mass(x, n, rule->scale, exponent);
+    return scan->kernels->segment_mass_ge(x, n, rule->scale, exponent, cut);
 }
 
 /* The aligned mass of one segment's tokens that reach the cut. */
 static uint64_t segment_mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
                                 float cut) {
-    segment_view segment = {scan->logits + s * ALEA_SEGMENT, alea__segment_length(scan, s), 0};
+    int32_t exponent;
     if (!(scan->segment_max[s] >= cut)) return 0;
-    if (!alea__segment_exponent(scan, rule, s, &segment.exponent)) return 0;
-    uint64_t sum;
-    if (rule->shifted) {
-        sum = shifted_mass_ge(scan, rule, &segment, cut);
-    } else if (cut == -INFINITY) {
-        sum = scan->kernels->segment_mass(segment.x, segment.length, rule->scale, segment.exponent);
-    } else {
-        sum = scan->kernels->segment_mass_ge(segment.x, segment.length, rule->scale,
-                                             segment.exponent, cut);
-    }
-    return aligned(rule, sum, segment.exponent);
+    if (!alea__segment_exponent(scan, rule, s, &exponent)) return 0;
+    return alea__mass_align(rule, alea__segment_sum_ge(scan, rule, s, exponent, cut), exponent);
 }
 
 uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, float cut) {
@@ -95,7 +89,7 @@ bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int3
     for (int32_t s = 0; s < scan->n_segments; s++) {
         int32_t exponent;
         if (alea__segment_exponent(scan, rule, s, &exponent)) {
-            sum += aligned(rule, masses[s], exponent);
+            sum += alea__mass_align(rule, masses[s], exponent);
         }
     }
     *mass = sum;
@@ -124,7 +118,7 @@ float alea__mass_entropy(const alea_row_scan *scan, const alea_mass_rule *rule, 
         scan->kernels->segment_entropy(x, n, rule->scale, exponent, &sums);
         const int32_t depth = rule->exponent - exponent;
         moments += sums.moment >> depth; /* arithmetic: towards minus infinity */
-        depths += aligned(rule, sums.mass, exponent) * (uint64_t)depth;
+        depths += alea__mass_align(rule, sums.mass, exponent) * (uint64_t)depth;
     }
     const double shares = (double)moments * 0x1p-12 - (double)depths;
     const double log_mass = alea__ln((double)mass * 0x1p-40);
@@ -151,7 +145,7 @@ static int32_t draw_in_segment(const alea_row_scan *scan, const alea_mass_rule *
     int32_t i = 0;
     for (; i < n; i++) {
         sum += x[i] >= cut ? weights[i] : 0;
-        if (aligned(rule, sum, exponent) > left) break;
+        if (alea__mass_align(rule, sum, exponent) > left) break;
     }
     return s * ALEA_SEGMENT + i;
 }

@@ -80,6 +80,14 @@ bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int3
 bool alea__segment_exponent(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
                             int32_t *exponent);
 
+/* The sum of a segment's weights, at its own exponent, as a part of the row's mass. */
+uint64_t alea__mass_align(const alea_mass_rule *rule, uint64_t sum, int32_t exponent);
+
+/* The sum of the weights of segment `s` with logit >= cut, at the exponent that
+ * alea__segment_exponent gave. */
+uint64_t alea__segment_sum_ge(const alea_row_scan *scan, const alea_mass_rule *rule, int32_t s,
+                              int32_t exponent, float cut);
+
 /* The mass of the tokens with logit >= cut; -INFINITY: of all. Below 2^63. */
 uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, float cut);
 
@@ -113,5 +121,10 @@ uint64_t alea__mass_share(float p, uint64_t mass);
  * the row, or keeps the same tokens as one.
  */
 float alea__row_cut(const alea_row_scan *scan, const alea_mass_rule *rule, uint64_t target);
+
+/* The same where `low` is known to reach the target, with the mass `reached` >= target: the cut
+ * is then at or above it. */
+float alea__row_cut_above(const alea_row_scan *scan, const alea_mass_rule *rule, uint64_t target,
+                          float low, uint64_t reached);
 
 #endif

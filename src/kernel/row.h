@@ -104,7 +104,7 @@ alea_status alea__sampling_check(const alea_sampling *sampling, alea_error *erro
  * Result    *choice
  * Exact     docs/numerics.md, to the bit: a function of the row, the parameters and `at` alone
  * Errors    ALEA_EROW, ALEA_EINVAL: *choice untouched
- * Memory    allocates nothing; some 64 KB of stack
+ * Memory    allocates nothing; some 96 KB of stack
  * Threads   reentrant
  */
 alea_status alea__row_choose(const alea_kernel_table *kernels, const float *logits, int32_t vocab,

@@ -74,7 +74,7 @@ static float topp_cut(alea_row_scratch *scratch, float floor, float p) {
     const uint64_t all = alea__row_mass(scratch, &rule, floor);
     const uint64_t target = alea__mass_share(p < 1 ? p : 1, all);
     if (!(p > 0) || target == 0) return NAN;
-    return alea__row_cut(&scratch->scan, &rule, target);
+    return alea__row_cut_above(&scratch->scan, &rule, target, floor, all);
 }
 
 void alea__run_topp_mask(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row) {

@@ -243,24 +243,37 @@ static void test_topk_among_neighbouring_values(void **state) {
     }
 }
 
-/* A row made against the sample that guesses a deep rank: all it looks at is large, the rest not.
- * The guess then fails, and the answer may not. */
+/* Rows made against a sample of the row: what it looks at is moved by `step`, the rest is noise.
+ * A guess from it is then wrong, and the answer may not be. */
+static void fill_deceiving(batch *b, int64_t row, int64_t n_sample, float step) {
+    uint32_t noise = 1;
+    rig_normal(row_of(b, row), b->vocab, SEED);
+    for (int64_t i = 0; i < n_sample; i++) {
+        const int64_t first = b->vocab * i / n_sample, next = b->vocab * (i + 1) / n_sample;
+        noise = noise * 1664525u + 1013904223u;
+        const int64_t at = first + (int64_t)((uint64_t)noise * (uint64_t)(next - first) >> 32);
+        row_of(b, row)[at] += step;
+    }
+}
+
 static void test_topk_where_a_sample_is_deceived(void **state) {
     (void)state;
-    enum { VOCAB = 40000, SAMPLE = 2048, ROWS = 4 };
-    const int32_t k[ROWS] = {1000, 2047, 2049, 20000};
-    batch b = batch_make(RIG_F32, ROWS, VOCAB);
-    for (int64_t row = 0; row < ROWS; row++) {
-        uint32_t noise = 1;
-        rig_normal(row_of(&b, row), VOCAB, SEED);
-        for (int64_t i = 0; i < SAMPLE; i++) {
-            const int64_t first = VOCAB * i / SAMPLE, next = VOCAB * (i + 1) / SAMPLE;
-            noise = noise * 1664525u + 1013904223u;
-            row_of(&b, row)[first + (int64_t)((uint64_t)noise * (uint64_t)(next - first) >> 32)] +=
-                20;
-        }
-    }
+    const int32_t k[] = {1000, 2047, 2049, 20000};
+    batch b = batch_make(RIG_F32, 4, 40000);
+    for (int64_t row = 0; row < 4; row++)
+        fill_deceiving(&b, row, 2048, 20);
     run_and_check(&b, ALEA_OP_TOPK_MASK, k, NULL, "deceived");
+    batch_free(&b);
+}
+
+static void test_topp_where_a_sample_is_deceived(void **state) {
+    (void)state;
+    const float p[] = {.1f, .4f, .7f, .9f, .97f, .1f, .4f, .7f, .9f, .97f, .5f, .5f};
+    const float step[] = {.5f, .5f, .5f, .5f, .5f, -9, -9, -9, -9, -9, 3, -.5f};
+    batch b = batch_make(RIG_F32, 12, 40000);
+    for (int64_t row = 0; row < 12; row++)
+        fill_deceiving(&b, row, 1024, step[row]);
+    run_and_check(&b, ALEA_OP_TOPP_MASK, NULL, p, "deceived");
     batch_free(&b);
 }
 
@@ -609,6 +622,7 @@ int main(void) {
         cmocka_unit_test(test_topk_at_every_depth),
         cmocka_unit_test(test_topk_among_neighbouring_values),
         cmocka_unit_test(test_topk_where_a_sample_is_deceived),
+        cmocka_unit_test(test_topp_where_a_sample_is_deceived),
         cmocka_unit_test(test_topk_of_an_empty_vocabulary),
         cmocka_unit_test(test_topk_at_and_beyond_the_vocabulary),
         cmocka_unit_test(test_topk_ranks_infinities_and_nan),

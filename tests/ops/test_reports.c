@@ -314,7 +314,7 @@ static void test_logprob_does_not_know_the_temperature(void **state) {
                                        .offset = &offset, .n_seeds = 1});
         assert_int_equal(token, 0);
         assert_true(fabsf(logprob + 0.1269280f) < 1e-6f);
-        assert_true(sampled == 0);
+        assert_true(sampled <= 0 && sampled >= -3e-7f);
     }
 }
 
@@ -338,7 +338,7 @@ static void test_small_temperatures_are_greedy(void **state) {
                               (rig_params){.temperature = &t, .seed = &seed, .offset = &offset,
                                            .n_seeds = 1});
             assert_int_equal(token, greedy);
-            assert_true(sampled == 0 || t == 1e-2f || t == 0);
+            assert_true(t == 1e-2f || t == 0 || (sampled <= 0 && sampled >= -3e-7f));
             assert_false(isnan(sampled) || isnan(kept));
         }
     }
