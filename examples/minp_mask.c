@@ -3,8 +3,10 @@
 
 #include "alea/ops.h"
 
-#define CPU {kDLCPU, 0}
-#define F32 {kDLFloat, 32, 1}
+#define CPU                                                                                        \
+    { kDLCPU, 0 }
+#define F32                                                                                        \
+    { kDLFloat, 32, 1 }
 
 static int fail(const alea_error *error) {
     fprintf(stderr, "%s\n", error->message);

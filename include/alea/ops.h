@@ -24,9 +24,9 @@
 extern "C" {
 #endif
 
-#define ALEA_OP_VOCAB_MAX (1 << 22)  /**< longest row whose masses fit 64 bits */
-#define ALEA_OP_ALTERNATIVES_MAX 20  /**< natural alternatives of alea_logprobs */
-#define ALEA_OP_GIVEN_MAX 128        /**< caller's ids per row of alea_logprobs */
+#define ALEA_OP_VOCAB_MAX (1 << 22) /**< longest row whose masses fit 64 bits */
+#define ALEA_OP_ALTERNATIVES_MAX 20 /**< natural alternatives of alea_logprobs */
+#define ALEA_OP_GIVEN_MAX 128       /**< caller's ids per row of alea_logprobs */
 
 typedef enum alea_op_kind {
     ALEA_OP_TOPK_SELECT,
@@ -72,11 +72,11 @@ typedef struct alea_op_config {
     /** "cpu" (vector code of this machine), "cpu-ref" (plain C, the specification), the name of a
      *  registered one, ALEA_TARGET_BUILTIN, or NULL: by the device of each call's tensors. */
     const char *target;
-    int32_t threads;       /**< the caller among them; 0: as many as the affinity mask allows */
-    int32_t max_vocab;     /**< longest row: vocab, or S_kv of alea_topk_select; at least 1 */
-    int64_t max_rows;      /**< most rows of a call; 0: no limit */
-    int32_t topk;          /**< alea_topk_select: slots, at least 1; alea_logprobs: 0..20 */
-    alea_dtype dtype;      /**< of the logits; other dtypes are then refused */
+    int32_t threads;   /**< the caller among them; 0: as many as the affinity mask allows */
+    int32_t max_vocab; /**< longest row: vocab, or S_kv of alea_topk_select; at least 1 */
+    int64_t max_rows;  /**< most rows of a call; 0: no limit */
+    int32_t topk;      /**< alea_topk_select: slots, at least 1; alea_logprobs: 0..20 */
+    alea_dtype dtype;  /**< of the logits; other dtypes are then refused */
 } alea_op_config;
 
 /*
@@ -92,7 +92,7 @@ typedef struct alea_op_config {
  * Exact     —
  * Errors    ALEA_EINVAL (a field, named), ALEA_EUNSUPPORTED (the target is unknown or declines:
  *           the message lists targets and reasons), ALEA_ENOMEM: *op untouched
- * Memory    scratch for every thread, of about 24 bytes per entry of a row; a run allocates nothing
+ * Memory    scratch for every thread, of about 17 bytes per entry of a row; a run allocates nothing
  * Threads   reentrant; one operator serves one run at a time, and different operators any number
  *
  * Running, in general: alea_NAME_run(op, outputs…, inputs…, stream, error).
@@ -107,10 +107,10 @@ typedef struct alea_op_config {
  * Memory    allocates nothing
  * Stream    the target's own; NULL for the CPU, which returns when the result is there
  */
-#define ALEA_OP_DECLARE(type)                                                                    \
-    typedef struct type type;                                                                    \
-    ALEA_API ALEA_MUST_USE alea_status type##_create(const alea_op_config *config, type **op,    \
-                                                     alea_error *error);                         \
+#define ALEA_OP_DECLARE(type)                                                                      \
+    typedef struct type type;                                                                      \
+    ALEA_API ALEA_MUST_USE alea_status type##_create(const alea_op_config *config, type **op,      \
+                                                     alea_error *error);                           \
     ALEA_API void type##_destroy(type *op)
 
 /* ---- choosing positions ------------------------------------------------------------------ */
@@ -177,9 +177,8 @@ ALEA_OP_DECLARE(alea_minp_mask);
  * Threads   one run at a time per operator
  */
 ALEA_API ALEA_MUST_USE alea_status alea_minp_mask_run(alea_minp_mask *op, DLTensor *masked,
-                                                      const DLTensor *logits,
-                                                      const DLTensor *min_p, void *stream,
-                                                      alea_error *error);
+                                                      const DLTensor *logits, const DLTensor *min_p,
+                                                      void *stream, alea_error *error);
 
 ALEA_OP_DECLARE(alea_topp_mask);
 
@@ -220,8 +219,7 @@ ALEA_OP_DECLARE(alea_topk_topp_mask);
  * Threads   one run at a time per operator
  */
 ALEA_API ALEA_MUST_USE alea_status alea_topk_topp_mask_run(alea_topk_topp_mask *op,
-                                                           DLTensor *masked,
-                                                           const DLTensor *logits,
+                                                           DLTensor *masked, const DLTensor *logits,
                                                            const DLTensor *k, const DLTensor *p,
                                                            void *stream, alea_error *error);
 
@@ -251,12 +249,9 @@ ALEA_OP_DECLARE(alea_sample_probs);
  * Memory    allocates nothing
  * Threads   one run at a time per operator
  */
-ALEA_API ALEA_MUST_USE alea_status alea_sample_probs_run(alea_sample_probs *op, DLTensor *tokens,
-                                                         const DLTensor *probs,
-                                                         const DLTensor *seed,
-                                                         const DLTensor *offset,
-                                                         const DLTensor *row_words, void *stream,
-                                                         alea_error *error);
+ALEA_API ALEA_MUST_USE alea_status alea_sample_probs_run(
+    alea_sample_probs *op, DLTensor *tokens, const DLTensor *probs, const DLTensor *seed,
+    const DLTensor *offset, const DLTensor *row_words, void *stream, alea_error *error);
 
 ALEA_OP_DECLARE(alea_chain_sample);
 
@@ -279,11 +274,10 @@ ALEA_OP_DECLARE(alea_chain_sample);
  * Memory    allocates nothing
  * Threads   one run at a time per operator
  */
-ALEA_API ALEA_MUST_USE alea_status
-alea_chain_sample_run(alea_chain_sample *op, DLTensor *tokens, DLTensor *accepted,
-                      const DLTensor *draft_probs, const DLTensor *draft_tokens,
-                      const DLTensor *target_probs, const DLTensor *seed, const DLTensor *offset,
-                      const DLTensor *row_words, void *stream, alea_error *error);
+ALEA_API ALEA_MUST_USE alea_status alea_chain_sample_run(
+    alea_chain_sample *op, DLTensor *tokens, DLTensor *accepted, const DLTensor *draft_probs,
+    const DLTensor *draft_tokens, const DLTensor *target_probs, const DLTensor *seed,
+    const DLTensor *offset, const DLTensor *row_words, void *stream, alea_error *error);
 
 /* ---- from raw logits --------------------------------------------------------------------- */
 
@@ -291,18 +285,18 @@ ALEA_OP_DECLARE(alea_logprobs);
 
 /** Tensors of alea_logprobs_run; an output that is NULL is not computed. */
 typedef struct alea_logprobs_tensors {
-    uint32_t struct_bytes;       /**< sizeof(alea_logprobs_tensors) */
-    DLTensor *lse;               /**< [rows] float64: ln of the sum of exp */
-    DLTensor *logprobs;          /**< [rows] float32: of `tokens` */
-    DLTensor *ranks;             /**< [rows] int32: of `tokens`, 1 is best, ties share */
-    DLTensor *alternatives;      /**< [rows, K] int32, K = config topk; or [rows, G] with `given` */
+    uint32_t struct_bytes;  /**< sizeof(alea_logprobs_tensors) */
+    DLTensor *lse;          /**< [rows] float64: ln of the sum of exp */
+    DLTensor *logprobs;     /**< [rows] float32: of `tokens` */
+    DLTensor *ranks;        /**< [rows] int32: of `tokens`, 1 is best, ties share */
+    DLTensor *alternatives; /**< [rows, K] int32, K = config topk; or [rows, G] with `given` */
     DLTensor *alternative_logprobs; /**< float32, shaped like alternatives */
-    DLTensor *entropy;           /**< [rows] float32, nats */
-    DLTensor *verdicts;          /**< [rows] int32: ALEA_OK or ALEA_EROW */
-    const DLTensor *logits;      /**< [rows, vocab] float16, bfloat16 or float32 */
-    const DLTensor *tokens;      /**< [rows] int32 in [0, vocab), -1: none; NULL: none anywhere */
-    const DLTensor *given;       /**< [rows, G] int32, G <= 128, in [0, vocab), -1: an empty slot;
-                                      NULL: the K best are the alternatives */
+    DLTensor *entropy;              /**< [rows] float32, nats */
+    DLTensor *verdicts;             /**< [rows] int32: ALEA_OK or ALEA_EROW */
+    const DLTensor *logits;         /**< [rows, vocab] float16, bfloat16 or float32 */
+    const DLTensor *tokens; /**< [rows] int32 in [0, vocab), -1: none; NULL: none anywhere */
+    const DLTensor *given;  /**< [rows, G] int32, G <= 128, in [0, vocab), -1: an empty slot;
+                                 NULL: the K best are the alternatives */
 } alea_logprobs_tensors;
 
 /**
@@ -328,20 +322,20 @@ ALEA_OP_DECLARE(alea_sample_logits);
 
 /** Tensors of alea_sample_logits_run. Outputs may be NULL, and parameters where it says so. */
 typedef struct alea_sample_logits_tensors {
-    uint32_t struct_bytes;        /**< sizeof(alea_sample_logits_tensors) */
-    DLTensor *tokens;             /**< [rows] int32 */
-    DLTensor *logprobs;           /**< [rows] float32: raw, over the whole row at temperature 1 */
-    DLTensor *sampled_logprobs;   /**< [rows] float32: over what was kept, at the temperature */
-    DLTensor *kept_mass;          /**< [rows] float32: share of the row that the filters kept */
-    DLTensor *verdicts;           /**< [rows] int32: ALEA_OK or ALEA_EROW */
-    const DLTensor *logits;       /**< [rows, vocab] float16, bfloat16 or float32 */
-    const DLTensor *temperature;  /**< [rows] float32; 0: greedy; NULL: 1 */
-    const DLTensor *top_k;        /**< [rows] int32; 0: all; NULL: all */
-    const DLTensor *top_p;        /**< [rows] float32 in (0, 1]; NULL: 1 */
-    const DLTensor *min_p;        /**< [rows] float32 in [0, 1]; NULL: 0 */
-    const DLTensor *seed;         /**< [1] or [rows] int64 */
-    const DLTensor *offset;       /**< [1] or [rows] int64 */
-    const DLTensor *row_words;    /**< [rows] int32; NULL: the stream's own rule */
+    uint32_t struct_bytes;       /**< sizeof(alea_sample_logits_tensors) */
+    DLTensor *tokens;            /**< [rows] int32 */
+    DLTensor *logprobs;          /**< [rows] float32: raw, over the whole row at temperature 1 */
+    DLTensor *sampled_logprobs;  /**< [rows] float32: over what was kept, at the temperature */
+    DLTensor *kept_mass;         /**< [rows] float32: share of the row that the filters kept */
+    DLTensor *verdicts;          /**< [rows] int32: ALEA_OK or ALEA_EROW */
+    const DLTensor *logits;      /**< [rows, vocab] float16, bfloat16 or float32 */
+    const DLTensor *temperature; /**< [rows] float32; 0: greedy; NULL: 1 */
+    const DLTensor *top_k;       /**< [rows] int32; 0: all; NULL: all */
+    const DLTensor *top_p;       /**< [rows] float32 in (0, 1]; NULL: 1 */
+    const DLTensor *min_p;       /**< [rows] float32 in [0, 1]; NULL: 0 */
+    const DLTensor *seed;        /**< [1] or [rows] int64 */
+    const DLTensor *offset;      /**< [1] or [rows] int64 */
+    const DLTensor *row_words;   /**< [rows] int32; NULL: the stream's own rule */
 } alea_sample_logits_tensors;
 
 /**
@@ -359,9 +353,9 @@ typedef struct alea_sample_logits_tensors {
  * Memory    allocates nothing
  * Threads   one run at a time per operator
  */
-ALEA_API ALEA_MUST_USE alea_status
-alea_sample_logits_run(alea_sample_logits *op, const alea_sample_logits_tensors *tensors,
-                       void *stream, alea_error *error);
+ALEA_API ALEA_MUST_USE alea_status alea_sample_logits_run(alea_sample_logits *op,
+                                                          const alea_sample_logits_tensors *tensors,
+                                                          void *stream, alea_error *error);
 
 /* ---- targets: who computes --------------------------------------------------------------- */
 
@@ -381,14 +375,14 @@ typedef struct alea_op_target {
     void *user;            /**< handed to create */
 
     /** Make what runs will need. ALEA_EUNSUPPORTED with a reason declines this kind or config. */
-    alea_status (*create)(void *user, alea_op_kind kind, const alea_op_config *config,
-                          void **state, alea_error *error);
+    alea_status (*create)(void *user, alea_op_kind kind, const alea_op_config *config, void **state,
+                          alea_error *error);
     void (*destroy)(void *state);
     /** `tensors` stand in the order of the run function's arguments or the struct's members, NULL
      *  where none was given. ALEA_EUNSUPPORTED with a reason declines the call, unwritten: then
      *  the next target that serves the device is asked. */
-    alea_status (*run)(void *state, const DLTensor *const *tensors, int32_t n_tensors,
-                       void *stream, alea_error *error);
+    alea_status (*run)(void *state, const DLTensor *const *tensors, int32_t n_tensors, void *stream,
+                       alea_error *error);
 } alea_op_target;
 
 /**

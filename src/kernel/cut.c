@@ -9,12 +9,12 @@
 #include "kernel/mass.h"
 
 enum {
-    FEW = 1024,      /* elements that are sorted in the end */
-    SAMPLE = 1024,   /* elements that make the guess */
+    FEW = 1024,                 /* elements that are sorted in the end */
+    SAMPLE = 1024,              /* elements that make the guess */
     GUESSES_FROM = 16 * SAMPLE, /* in rows at least this long */
-    DENSE = 128,     /* where one element in so many is above, a sample knows enough */
-    LINES = 6,       /* looks along a straight line before plain bisection */
-    GALLOPS = 16     /* widening steps before the lower bound falls to -inf */
+    DENSE = 128,                /* where one element in so many is above, a sample knows enough */
+    LINES = 6,                  /* looks along a straight line before plain bisection */
+    GALLOPS = 16                /* widening steps before the lower bound falls to -inf */
 };
 
 /* low reaches the target, high does not; counts and masses are of elements that reach each. */
@@ -160,8 +160,8 @@ static void bracket_open(const search *s, bracket *b) {
 static float bracket_middle(const search *s, const bracket *b, int32_t turn) {
     double share = 0.5;
     if (turn < LINES && b->low > -INFINITY) {
-        share = (double)(s->target - b->reached_high) /
-                    (double)(b->reached_low - b->reached_high) + (turn % 2 ? -0.03 : 0.03);
+        share = (double)(s->target - b->reached_high) / (double)(b->reached_low - b->reached_high) +
+                (turn % 2 ? -0.03 : 0.03);
         share = share < 0.02 ? 0.02 : share > 0.98 ? 0.98 : share;
     }
     const float middle = b->high + (b->low - b->high) * (float)share;

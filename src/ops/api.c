@@ -3,12 +3,12 @@
 #include "ops/target.h"
 
 /* A public type is an operator under a name that the compiler can tell from the others. */
-#define OPERATOR(type, kind)                                                                     \
-    alea_status type##_create(const alea_op_config *config, type **op, alea_error *error) {      \
-        return alea__op_create(kind, config, (alea_op **)op, error);                             \
-    }                                                                                            \
-    void type##_destroy(type *op) {                                                              \
-        alea__op_destroy((alea_op *)op);                                                         \
+#define OPERATOR(type, kind)                                                                       \
+    alea_status type##_create(const alea_op_config *config, type **op, alea_error *error) {        \
+        return alea__op_create(kind, config, (alea_op **)op, error);                               \
+    }                                                                                              \
+    void type##_destroy(type *op) {                                                                \
+        alea__op_destroy((alea_op *)op);                                                           \
     }
 
 OPERATOR(alea_topk_select, ALEA_OP_TOPK_SELECT)
@@ -70,8 +70,8 @@ static alea_status check_struct(uint32_t given, size_t expected, alea_error *err
                           given, expected);
 }
 
-alea_status alea_logprobs_run(alea_logprobs *op, const alea_logprobs_tensors *tensors,
-                              void *stream, alea_error *error) {
+alea_status alea_logprobs_run(alea_logprobs *op, const alea_logprobs_tensors *tensors, void *stream,
+                              alea_error *error) {
     if (!tensors) return alea_error_set(error, ALEA_EINVAL, "tensors is NULL");
     const alea_status status = check_struct(tensors->struct_bytes, sizeof *tensors, error);
     if (status < 0) return status;

@@ -125,12 +125,11 @@ static alea_status bind_size(checker *c, int32_t i, int32_t d, char letter, int6
         return ALEA_OK;
     }
     if (c->sizes[slot] == size - less) return ALEA_OK;
-    return alea_error_set(c->error, ALEA_EINVAL,
-                          "%s has %lld in dimension %d (%s) where %s calls for %lld", name,
-                          (long long)size, d, letter_name(letter),
-                          c->owner[slot] < 0 ? "the config's topk"
-                                             : c->rules->arguments[c->owner[slot]].name,
-                          (long long)(c->sizes[slot] + less));
+    return alea_error_set(
+        c->error, ALEA_EINVAL, "%s has %lld in dimension %d (%s) where %s calls for %lld", name,
+        (long long)size, d, letter_name(letter),
+        c->owner[slot] < 0 ? "the config's topk" : c->rules->arguments[c->owner[slot]].name,
+        (long long)(c->sizes[slot] + less));
 }
 
 static alea_status check_shape(checker *c, int32_t i) {
@@ -161,7 +160,8 @@ static alea_status check_one(checker *c, int32_t i) {
     alea_status status = check_dtype(c, i);
     if (status < 0) return status;
     const DLTensor *first = NULL;
-    for (int32_t j = 0; !first; j++) first = c->tensors[j];
+    for (int32_t j = 0; !first; j++)
+        first = c->tensors[j];
     if (alea__device_type(tensor) != alea__device_type(first) ||
         (alea__device_type(tensor) != kDLCPU &&
          tensor->device.device_id != first->device.device_id)) {
@@ -213,7 +213,8 @@ static alea_status check_memory(checker *c, int32_t i) {
     const size_t element_bytes = tensor->dtype.bits / 8u;
     bool empty = false;
     size_t reach = 0; /* elements from the first to the last */
-    for (int32_t d = 0; d < tensor->ndim; d++) empty |= tensor->shape[d] == 0;
+    for (int32_t d = 0; d < tensor->ndim; d++)
+        empty |= tensor->shape[d] == 0;
     if (empty) return ALEA_OK;
     for (int32_t d = 0; d < tensor->ndim; d++) {
         if (tensor->shape[d] == 1) continue;
@@ -262,7 +263,8 @@ static alea_status check_memory(checker *c, int32_t i) {
     e->end = end;
     if (tensor->ndim == 2 && tensor->shape[0] > 1) {
         e->row_bytes = ((size_t)tensor->shape[1] - 1) * (size_t)stride_of(tensor, 1) *
-                           element_bytes * (tensor->shape[1] > 1) + element_bytes;
+                           element_bytes * (tensor->shape[1] > 1) +
+                       element_bytes;
         e->pitch_bytes = (size_t)stride_of(tensor, 0) * element_bytes;
     }
     return ALEA_OK;
@@ -365,18 +367,24 @@ static alea_status check_logprobs(checker *c) {
 
 static void fill_sizes(const checker *c, alea_op_sizes *sizes) {
     int64_t value[128];
-    for (int i = 0; i < 128; i++) value[i] = c->sizes[i] < 0 ? 0 : c->sizes[i];
-    *sizes = (alea_op_sizes){.rows = value['r'], .vocab = value['v'], .drafts = value['n'],
-                             .batch = value['b'], .queries = value['s'], .groups = value['g'],
+    for (int i = 0; i < 128; i++)
+        value[i] = c->sizes[i] < 0 ? 0 : c->sizes[i];
+    *sizes = (alea_op_sizes){.rows = value['r'],
+                             .vocab = value['v'],
+                             .drafts = value['n'],
+                             .batch = value['b'],
+                             .queries = value['s'],
+                             .groups = value['g'],
                              .topk = value['t']};
 }
 
 alea_status alea__op_check(alea_op_kind kind, const alea_op_config *config,
                            const DLTensor *const *tensors, alea_op_sizes *sizes,
                            alea_error *error) {
-    checker c = {.rules = alea__op_rules(kind), .config = config, .tensors = tensors,
-                 .error = error};
-    for (int i = 0; i < 128; i++) c.sizes[i] = -1;
+    checker c = {
+        .rules = alea__op_rules(kind), .config = config, .tensors = tensors, .error = error};
+    for (int i = 0; i < 128; i++)
+        c.sizes[i] = -1;
     if (kind == ALEA_OP_TOPK_SELECT) {
         c.sizes['t'] = config->topk;
         c.owner['t'] = -1;

@@ -48,11 +48,11 @@ typedef struct alea_op_rules {
  * A size that no given tensor has is 0.
  */
 typedef struct alea_op_sizes {
-    int64_t rows;   /* r; for select: batch * queries * groups */
-    int64_t vocab;  /* v; for select: S_kv */
-    int64_t drafts; /* n */
+    int64_t rows;                   /* r; for select: batch * queries * groups */
+    int64_t vocab;                  /* v; for select: S_kv */
+    int64_t drafts;                 /* n */
     int64_t batch, queries, groups; /* b, s, g */
-    int64_t topk;   /* t: slots or alternatives */
+    int64_t topk;                   /* t: slots or alternatives */
 } alea_op_sizes;
 
 const alea_op_rules *alea__op_rules(alea_op_kind kind);

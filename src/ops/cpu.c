@@ -36,10 +36,10 @@ static size_t carve(alea_row_scratch *scratch, char *at, int32_t max_vocab) {
     const size_t n = (size_t)max_vocab;
     const size_t segments = (n + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
     size_t used = 0;
-#define TAKE(member, count)                                                                      \
-    do {                                                                                         \
-        if (at) scratch->member = (void *)(at + used);                                           \
-        used += ((count) * sizeof *scratch->member + 63) & ~(size_t)63;                          \
+#define TAKE(member, count)                                                                        \
+    do {                                                                                           \
+        if (at) scratch->member = (void *)(at + used);                                             \
+        used += ((count) * sizeof *scratch->member + 63) & ~(size_t)63;                            \
     } while (0)
     TAKE(row, n);
     TAKE(clean, n);
@@ -120,10 +120,9 @@ static alea_view view_of(const DLTensor *tensor) {
 /* Rows and vocab of a call, from the tensor that has them. */
 static void call_sizes(alea_cpu_call *call) {
     static const int32_t logits_at[ALEA_OP_KINDS] = {
-        [ALEA_OP_TOPK_SELECT] = 1,    [ALEA_OP_TOPK_MASK] = 1,   [ALEA_OP_MINP_MASK] = 1,
-        [ALEA_OP_TOPP_MASK] = 1,      [ALEA_OP_TOPK_TOPP_MASK] = 1,
-        [ALEA_OP_SAMPLE_PROBS] = 1,   [ALEA_OP_CHAIN_SAMPLE] = 2, [ALEA_OP_LOGPROBS] = 7,
-        [ALEA_OP_SAMPLE_LOGITS] = 5};
+        [ALEA_OP_TOPK_SELECT] = 1,  [ALEA_OP_TOPK_MASK] = 1,      [ALEA_OP_MINP_MASK] = 1,
+        [ALEA_OP_TOPP_MASK] = 1,    [ALEA_OP_TOPK_TOPP_MASK] = 1, [ALEA_OP_SAMPLE_PROBS] = 1,
+        [ALEA_OP_CHAIN_SAMPLE] = 2, [ALEA_OP_LOGPROBS] = 7,       [ALEA_OP_SAMPLE_LOGITS] = 5};
     const alea_view *view = &call->views[logits_at[call->kind]];
     call->rows = view->size[0];
     call->vocab = (int32_t)view->size[1];
@@ -176,10 +175,17 @@ static alea_status cpu_run(void *state, const DLTensor *const *tensors, int32_t 
     return ALEA_OK;
 }
 
-const alea_op_target alea__target_cpu = {
-    .struct_bytes = sizeof(alea_op_target), .name = "cpu", .device_type = kDLCPU,
-    .create = cpu_create, .destroy = cpu_destroy, .run = cpu_run};
+const alea_op_target alea__target_cpu = {.struct_bytes = sizeof(alea_op_target),
+                                         .name = "cpu",
+                                         .device_type = kDLCPU,
+                                         .create = cpu_create,
+                                         .destroy = cpu_destroy,
+                                         .run = cpu_run};
 
-const alea_op_target alea__target_cpu_ref = {
-    .struct_bytes = sizeof(alea_op_target), .flags = ALEA_TARGET_BY_NAME, .name = "cpu-ref",
-    .device_type = kDLCPU, .create = cpu_ref_create, .destroy = cpu_destroy, .run = cpu_run};
+const alea_op_target alea__target_cpu_ref = {.struct_bytes = sizeof(alea_op_target),
+                                             .flags = ALEA_TARGET_BY_NAME,
+                                             .name = "cpu-ref",
+                                             .device_type = kDLCPU,
+                                             .create = cpu_ref_create,
+                                             .destroy = cpu_destroy,
+                                             .run = cpu_run};

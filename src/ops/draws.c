@@ -4,8 +4,7 @@
 #include "kernel/philox.h"
 #include "ops/cpu.h"
 
-alea_draw_at alea__call_draw(const alea_cpu_call *call, int32_t first, int64_t row,
-                             uint32_t draw) {
+alea_draw_at alea__call_draw(const alea_cpu_call *call, int32_t first, int64_t row, uint32_t draw) {
     const alea_view *seeds = &call->views[first], *offsets = &call->views[first + 1];
     const alea_view *words = &call->views[first + 2];
     const bool own_seed = seeds->size[0] > 1, own_offset = offsets->size[0] > 1;

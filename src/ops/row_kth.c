@@ -21,9 +21,9 @@ int32_t alea__row_collect(alea_row_scratch *scratch, float low) {
     for (int32_t s = 0; s < scan->n_segments; s++) {
         if (!(scan->segment_max[s] >= low)) continue;
         const int32_t first = s * ALEA_SEGMENT;
-        count += scratch->kernels->collect_ge(scan->logits + first, alea__segment_length(scan, s),
-                                              low, first, scratch->ids + count,
-                                              scan->vocab - count);
+        count +=
+            scratch->kernels->collect_ge(scan->logits + first, alea__segment_length(scan, s), low,
+                                         first, scratch->ids + count, scan->vocab - count);
     }
     for (int32_t i = 0; i < count; i++)
         scratch->values[i] = scan->logits[scratch->ids[i]];

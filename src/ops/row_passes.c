@@ -105,10 +105,9 @@ static void run_keep(void *user, int32_t index) {
         task->kernels->keep_ge((float *)task->out + part.first, (const float *)task->x + part.first,
                                part.length, task->cut);
     } else {
-        task->kernels->keep_ge_half((uint16_t *)task->out + part.first,
-                                    (const uint16_t *)task->x + part.first,
-                                    task->value + part.first, part.length, task->cut,
-                                    task->dropped);
+        task->kernels->keep_ge_half(
+            (uint16_t *)task->out + part.first, (const uint16_t *)task->x + part.first,
+            task->value + part.first, part.length, task->cut, task->dropped);
     }
 }
 

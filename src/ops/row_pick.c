@@ -31,8 +31,7 @@ static void weigh_segment(alea_row_scratch *scratch, int32_t s) {
     const int32_t n = alea__segment_length(&scratch->scan, s);
     float copy[ALEA_SEGMENT];
     float *max = &scratch->scan.segment_max[s];
-    const float *x =
-        clean_segment(scratch->scan.logits + (int64_t)s * ALEA_SEGMENT, n, *max, copy);
+    const float *x = clean_segment(scratch->scan.logits + (int64_t)s * ALEA_SEGMENT, n, *max, copy);
     if (x == copy) *max = largest(copy, n);
     scratch->masses[s] =
         *max > 0 ? scratch->kernels->prob_mass(x, n, alea__prob_exponent(*max)) : 0;

@@ -17,14 +17,14 @@ enum { ALEA_ROW_CHUNK = 16 * ALEA_SEGMENT }; /* values per task where threads sp
 
 typedef struct alea_row_scratch {
     const alea_kernel_table *kernels;
-    alea_pool *pool;     /* splits a row; NULL: rows are spread instead, or there is one thread */
-    float *row;          /* [vocab] a widened, gathered or residual row */
-    float *clean;        /* [vocab] a row with -inf in place of NaN */
-    int32_t *ids;        /* [vocab] candidates, ascending … */
-    float *values;       /* [vocab] … and what stands there */
-    float *lanes;        /* [segments][16] maxima, see lane_max */
-    uint64_t *masses;    /* [segments] of probabilities, unaligned */
-    alea_row_scan scan;  /* of the row that alea__row_maxima saw last */
+    alea_pool *pool;    /* splits a row; NULL: rows are spread instead, or there is one thread */
+    float *row;         /* [vocab] a widened, gathered or residual row */
+    float *clean;       /* [vocab] a row with -inf in place of NaN */
+    int32_t *ids;       /* [vocab] candidates, ascending … */
+    float *values;      /* [vocab] … and what stands there */
+    float *lanes;       /* [segments][16] maxima, see lane_max */
+    uint64_t *masses;   /* [segments] of probabilities, unaligned */
+    alea_row_scan scan; /* of the row that alea__row_maxima saw last */
 } alea_row_scratch;
 
 /*

@@ -52,14 +52,10 @@ static const alea_op_argument sample_probs[] = {
 };
 
 static const alea_op_argument chain_sample[] = {
-    {"tokens", "rm", I32, OUT},
-    {"accepted", "r", I32, OUT},
-    {"draft_probs", "rnv", F32, 0},
-    {"draft_tokens", "rn", I32, 0},
-    {"target_probs", "rmv", F32, 0},
-    {"seed", "1", I64, FREE},
-    {"offset", "1", I64, FREE},
-    {"row_words", "r", I32, FREE | MAYBE},
+    {"tokens", "rm", I32, OUT},      {"accepted", "r", I32, OUT},
+    {"draft_probs", "rnv", F32, 0},  {"draft_tokens", "rn", I32, 0},
+    {"target_probs", "rmv", F32, 0}, {"seed", "1", I64, FREE},
+    {"offset", "1", I64, FREE},      {"row_words", "r", I32, FREE | MAYBE},
 };
 
 static const alea_op_argument logprobs[] = {
@@ -91,8 +87,7 @@ static const alea_op_argument sample_logits[] = {
     {"row_words", "r", I32, FREE | MAYBE},
 };
 
-#define RULES(kind, table, empty)                                                                \
-    [kind] = {table, (int32_t)(sizeof table / sizeof table[0]), empty}
+#define RULES(kind, table, empty) [kind] = {table, (int32_t)(sizeof table / sizeof table[0]), empty}
 
 static const alea_op_rules all_rules[ALEA_OP_KINDS] = {
     RULES(ALEA_OP_TOPK_SELECT, topk_select, false),
@@ -112,7 +107,7 @@ const alea_op_rules *alea__op_rules(alea_op_kind kind) {
 
 const char *alea_op_name(alea_op_kind kind) {
     static const char *const names[ALEA_OP_KINDS] = {
-        "topk_select", "topk_mask", "minp_mask", "topp_mask", "topk_topp_mask", "sample_probs",
-        "chain_sample", "logprobs", "sample_logits"};
+        "topk_select",  "topk_mask",    "minp_mask", "topp_mask",    "topk_topp_mask",
+        "sample_probs", "chain_sample", "logprobs",  "sample_logits"};
     return (unsigned)kind < ALEA_OP_KINDS ? names[kind] : "unknown";
 }

@@ -58,8 +58,8 @@ void alea__run_topk_select(const alea_cpu_call *call, alea_row_scratch *scratch,
     if (end > call->vocab) end = call->vocab;
     const int32_t n = end > start ? end - start : 0;
 
-    slots s = {.out = out->data + batch * out->step[0] + query * out->step[1] +
-                      group * out->step[2],
+    slots s = {.out =
+                   out->data + batch * out->step[0] + query * out->step[1] + group * out->step[2],
                .step = out->step[3],
                .n = (int32_t)out->size[3]};
     if (n <= s.n) {

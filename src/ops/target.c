@@ -39,9 +39,11 @@ struct alea_op {
 static int32_t list_targets(const alea_op_target **list) {
     int32_t n = 0;
     pthread_mutex_lock(&registry_lock);
-    for (int32_t i = n_registered; i-- > 0;) list[n++] = &registered[i];
+    for (int32_t i = n_registered; i-- > 0;)
+        list[n++] = &registered[i];
     pthread_mutex_unlock(&registry_lock);
-    for (int32_t i = 0; i < N_BUILTIN; i++) list[n++] = builtin[i];
+    for (int32_t i = 0; i < N_BUILTIN; i++)
+        list[n++] = builtin[i];
     return n;
 }
 
@@ -82,8 +84,8 @@ alea_status alea_target_register(const alea_op_target *target, alea_error *error
                               target->struct_bytes, sizeof *target);
     }
     if (!name_is_good(target->name)) {
-        return alea_error_set(error, ALEA_EINVAL,
-                              "target.name must be 1..%d bytes of [a-z0-9_-]", NAME_MAX_BYTES);
+        return alea_error_set(error, ALEA_EINVAL, "target.name must be 1..%d bytes of [a-z0-9_-]",
+                              NAME_MAX_BYTES);
     }
     if (target->flags & ~(uint32_t)ALEA_TARGET_BY_NAME) {
         return alea_error_set(error, ALEA_EINVAL, "target.flags has unknown bits: 0x%x",
@@ -100,8 +102,8 @@ alea_status alea_target_register(const alea_op_target *target, alea_error *error
     if (name_is_taken(target->name)) {
         status = alea_error_set(error, ALEA_EINVAL, "target.name \"%s\" is taken", target->name);
     } else if (n_registered == REGISTERED_MAX) {
-        status = alea_error_set(error, ALEA_ELIMIT, "%d targets are registered already",
-                                REGISTERED_MAX);
+        status =
+            alea_error_set(error, ALEA_ELIMIT, "%d targets are registered already", REGISTERED_MAX);
     } else {
         registered[n_registered++] = *target;
     }
@@ -132,7 +134,8 @@ static alea_status unknown_target(const char *name, alea_error *error) {
     const alea_op_target *list[CANDIDATES_MAX];
     const int32_t n = list_targets(list);
     char names[160] = "";
-    for (int32_t i = 0; i < n; i++) append(names, sizeof names, ", %s", list[i]->name);
+    for (int32_t i = 0; i < n; i++)
+        append(names, sizeof names, ", %s", list[i]->name);
     return alea_error_set(error, ALEA_EUNSUPPORTED, "no target is named \"%.32s\"; there are %s%s",
                           name, ALEA_TARGET_BUILTIN, names);
 }
@@ -215,7 +218,8 @@ alea_status alea__op_run(alea_op *op, const DLTensor *const *tensors, void *stre
 
     const int32_t n_tensors = alea__op_rules(op->kind)->n_arguments;
     const DLTensor *first = NULL;
-    for (int32_t i = 0; i < n_tensors && !first; i++) first = tensors[i];
+    for (int32_t i = 0; i < n_tensors && !first; i++)
+        first = tensors[i];
     const int32_t device = alea__device_type(first);
     for (int32_t i = 0; i < op->n_candidates; i++) {
         candidate *c = &op->candidates[i];

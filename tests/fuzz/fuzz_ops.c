@@ -271,14 +271,14 @@ static void spoil(source *s, call *c) {
     if (t->dl.dtype.bits > 32 && t->dl.dtype.bits != 64) t->dl.dtype.bits = 8;
 }
 
-#define RUN(type, CALL)                                                                          \
-    do {                                                                                         \
-        type *op = NULL;                                                                         \
-        status = type##_create(&config, &op, error);                                             \
-        if (status < 0) return status;                                                           \
-        status = CALL;                                                                           \
-        type##_destroy(op);                                                                      \
-        return status;                                                                           \
+#define RUN(type, CALL)                                                                            \
+    do {                                                                                           \
+        type *op = NULL;                                                                           \
+        status = type##_create(&config, &op, error);                                               \
+        if (status < 0) return status;                                                             \
+        status = CALL;                                                                             \
+        type##_destroy(op);                                                                        \
+        return status;                                                                             \
     } while (0)
 
 static alea_status run(const call *c, const char *target, int32_t threads, DLTensor **t,
@@ -305,16 +305,16 @@ static alea_status run(const call *c, const char *target, int32_t threads, DLTen
         RUN(alea_sample_probs,
             alea_sample_probs_run(op, t[0], t[1], t[2], t[3], t[4], NULL, error));
     case ALEA_OP_CHAIN_SAMPLE:
-        RUN(alea_chain_sample, alea_chain_sample_run(op, t[0], t[1], t[2], t[3], t[4], t[5], t[6],
-                                                     t[7], NULL, error));
+        RUN(alea_chain_sample,
+            alea_chain_sample_run(op, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], NULL, error));
     case ALEA_OP_LOGPROBS: {
-        const alea_logprobs_tensors tensors = {
-            sizeof tensors, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9]};
+        const alea_logprobs_tensors tensors = {sizeof tensors, t[0], t[1], t[2], t[3], t[4],
+                                               t[5],           t[6], t[7], t[8], t[9]};
         RUN(alea_logprobs, alea_logprobs_run(op, &tensors, NULL, error));
     }
     default: {
-        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0], t[1],  t[2],  t[3],
-                                                    t[4],           t[5], t[6],  t[7],  t[8],
+        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0],  t[1],  t[2], t[3],
+                                                    t[4],           t[5],  t[6],  t[7], t[8],
                                                     t[9],           t[10], t[11], t[12]};
         RUN(alea_sample_logits, alea_sample_logits_run(op, &tensors, NULL, error));
     }
@@ -331,9 +331,7 @@ static void poison_outputs(const call *c) {
 static void check_mask(const call *c) {
     const size_t n = (size_t)c->rows * (size_t)c->vocab;
     const bool half = c->dtype != ALEA_FLOAT32;
-    const uint32_t dropped = !half                       ? 0xff800000u
-                             : c->dtype == ALEA_FLOAT16 ? 0xfc00u
-                                                        : 0xff80u;
+    const uint32_t dropped = !half ? 0xff800000u : c->dtype == ALEA_FLOAT16 ? 0xfc00u : 0xff80u;
     for (size_t i = 0; i < n; i++) {
         uint32_t in = 0, out = 0;
         memcpy(&in, c->t[1].buffer + SLACK + i * (half ? 2 : 4), half ? 2 : 4);

@@ -18,33 +18,39 @@ static int by_value(const void *left, const void *right) {
 
 static item *sorted(const float *x, int32_t n) {
     item *items = malloc((size_t)n * sizeof *items + 1);
-    for (int32_t i = 0; i < n; i++) items[i] = (item){x[i], i};
+    for (int32_t i = 0; i < n; i++)
+        items[i] = (item){x[i], i};
     qsort(items, (size_t)n, sizeof *items, by_value);
     return items;
 }
 
 void oracle_order(int32_t *positions, const float *x, int32_t n) {
     item *items = sorted(x, n);
-    for (int32_t i = 0; i < n; i++) positions[i] = items[i].position;
+    for (int32_t i = 0; i < n; i++)
+        positions[i] = items[i].position;
     free(items);
 }
 
 void oracle_topk(uint8_t *fate, const float *x, int32_t n, int32_t k) {
     if (k >= n) {
-        for (int32_t i = 0; i < n; i++) fate[i] = KEPT;
+        for (int32_t i = 0; i < n; i++)
+            fate[i] = KEPT;
         return;
     }
     item *items = sorted(x, n);
     const float kth = items[k - 1].value;
-    for (int32_t i = 0; i < n; i++) fate[i] = x[i] >= kth ? KEPT : DROPPED;
+    for (int32_t i = 0; i < n; i++)
+        fate[i] = x[i] >= kth ? KEPT : DROPPED;
     free(items);
 }
 
 void oracle_minp(uint8_t *fate, const float *x, int32_t n, float min_p) {
     float max = -INFINITY;
-    for (int32_t i = 0; i < n; i++) max = isnan(x[i]) || isnan(max) ? NAN : fmaxf(max, x[i]);
+    for (int32_t i = 0; i < n; i++)
+        max = isnan(x[i]) || isnan(max) ? NAN : fmaxf(max, x[i]);
     const float cut = max + (float)logl((long double)min_p);
-    for (int32_t i = 0; i < n; i++) fate[i] = x[i] < cut ? DROPPED : KEPT;
+    for (int32_t i = 0; i < n; i++)
+        fate[i] = x[i] < cut ? DROPPED : KEPT;
 }
 
 /* Top-p over the entries that are still KEPT. A row without a distribution is left alone. */
@@ -93,7 +99,8 @@ void oracle_topp(uint8_t *fate, const float *x, int32_t n, float p) {
     for (int32_t i = 0; i < n; i++) {
         fate[i] = KEPT;
         if (isnan(x[i])) {
-            for (int32_t j = 0; j < n; j++) fate[j] = KEPT;
+            for (int32_t j = 0; j < n; j++)
+                fate[j] = KEPT;
             return;
         }
     }
@@ -112,8 +119,10 @@ void oracle_topk_topp(uint8_t *fate, const float *x, int32_t n, int32_t k, float
 long double oracle_lse(const float *x, int32_t n) {
     float max = -INFINITY;
     long double sum = 0;
-    for (int32_t i = 0; i < n; i++) max = fmaxf(max, x[i]);
-    for (int32_t i = 0; i < n; i++) sum += expl((long double)x[i] - max);
+    for (int32_t i = 0; i < n; i++)
+        max = fmaxf(max, x[i]);
+    for (int32_t i = 0; i < n; i++)
+        sum += expl((long double)x[i] - max);
     return max + logl(sum);
 }
 
@@ -138,7 +147,8 @@ void oracle_softmax(long double *probs, const float *x, const uint8_t *fate, int
         probs[i] = fate[i] == KEPT ? expl(((long double)x[i] - max) / temperature) : 0;
         sum += probs[i];
     }
-    for (int32_t i = 0; i < n; i++) probs[i] /= sum;
+    for (int32_t i = 0; i < n; i++)
+        probs[i] /= sum;
 }
 
 uint32_t oracle_philox(uint64_t seed, uint32_t draw, uint32_t row, uint64_t offset) {
@@ -149,7 +159,8 @@ uint32_t oracle_philox(uint64_t seed, uint32_t draw, uint32_t row, uint64_t offs
         const uint64_t p1 = (uint64_t)c[2] * 0xcd9e8d57u;
         const uint32_t next[4] = {(uint32_t)(p1 >> 32) ^ c[1] ^ key[0], (uint32_t)p1,
                                   (uint32_t)(p0 >> 32) ^ c[3] ^ key[1], (uint32_t)p0};
-        for (int i = 0; i < 4; i++) c[i] = next[i];
+        for (int i = 0; i < 4; i++)
+            c[i] = next[i];
         key[0] += 0x9e3779b9u;
         key[1] += 0xbb67ae85u;
     }
@@ -162,7 +173,8 @@ float oracle_uniform(uint64_t seed, uint32_t draw, uint32_t row, uint64_t offset
 
 int32_t oracle_pick(const float *weights, int32_t n, float u, bool *sure) {
     long double total = 0, running = 0;
-    for (int32_t i = 0; i < n; i++) total += weights[i];
+    for (int32_t i = 0; i < n; i++)
+        total += weights[i];
     const long double point = (long double)u * total;
     int32_t last = -1;
     *sure = true;

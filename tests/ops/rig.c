@@ -1,8 +1,10 @@
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -21,9 +23,9 @@ size_t rig_bytes(rig_dtype dtype) {
 
 DLTensor *rig_4d(rig_tensor *t, void *data, rig_dtype dtype, int64_t a, int64_t b, int64_t c,
                  int64_t d) {
-    *t = (rig_tensor){.dl = {.data = data, .device = {kDLCPU, 0}, .ndim = 4,
-                             .dtype = dtypes[dtype]},
-                      .shape = {a, b, c, d}};
+    *t =
+        (rig_tensor){.dl = {.data = data, .device = {kDLCPU, 0}, .ndim = 4, .dtype = dtypes[dtype]},
+                     .shape = {a, b, c, d}};
     t->dl.shape = t->shape;
     return &t->dl;
 }
@@ -81,14 +83,14 @@ static void must(alea_status status, const alea_error *error) {
 }
 
 /* Create, run, destroy; CALL is the run with `op` and `error`. */
-#define WITH(type, config, CALL)                                                                 \
-    do {                                                                                         \
-        type *op = NULL;                                                                         \
-        alea_error error = {0};                                                                  \
-        const alea_op_config made = config;                                                      \
-        must(type##_create(&made, &op, &error), &error);                                         \
-        must(CALL, &error);                                                                      \
-        type##_destroy(op);                                                                      \
+#define WITH(type, config, CALL)                                                                   \
+    do {                                                                                           \
+        type *op = NULL;                                                                           \
+        alea_error error = {0};                                                                    \
+        const alea_op_config made = config;                                                        \
+        must(type##_create(&made, &op, &error), &error);                                           \
+        must(CALL, &error);                                                                        \
+        type##_destroy(op);                                                                        \
     } while (0)
 
 void rig_mask(alea_op_kind kind, rig_how how, void *out, void *in, rig_dtype dtype, int64_t rows,

@@ -2,11 +2,13 @@
  * Draws from probabilities: exact tokens where the documented stream and exact arithmetic say
  * which, frequencies by six sigma elsewhere, and the rows that expose a broken prefix sum.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -50,10 +52,9 @@ static void sample_broadcast(rig_how how, int32_t *tokens, float *row, int64_t r
     DLTensor *probs = rig_2d(&b, row, RIG_F32, rows, vocab);
     probs->strides = b.strides;
     b.strides[1] = 1;
-    const alea_status status =
-        alea_sample_probs_run(op, rig_1d(&a, tokens, RIG_I32, rows), probs,
-                              rig_1d(&c, &seed, RIG_I64, 1), rig_1d(&d, &offset, RIG_I64, 1), NULL,
-                              NULL, &error);
+    const alea_status status = alea_sample_probs_run(
+        op, rig_1d(&a, tokens, RIG_I32, rows), probs, rig_1d(&c, &seed, RIG_I64, 1),
+        rig_1d(&d, &offset, RIG_I64, 1), NULL, NULL, &error);
     if (status < 0) fail_msg("%s", error.message);
     alea_sample_probs_destroy(op);
 }
@@ -151,8 +152,7 @@ static void test_sampling_does_not_depend_on_the_launch(void **state) {
     for (int i = 0; i < VOCAB; i++)
         weights[i] = i % 7 == 0 ? 0 : (float)test_uniform(&random);
     bool sure;
-    const int32_t expected =
-        oracle_pick(weights, VOCAB, oracle_uniform(1234, 0, 0, 7), &sure);
+    const int32_t expected = oracle_pick(weights, VOCAB, oracle_uniform(1234, 0, 0, 7), &sure);
     for (int b = 0; b < 3; b++) {
         for (int32_t threads = 1; threads <= 3; threads++) {
             sample_broadcast((rig_how){.threads = threads}, tokens, weights, rows[b], VOCAB, 1234);

@@ -3,11 +3,13 @@
  * batch, its neighbours, the batch's size, strides and addresses. And what a run may not do:
  * allocate, read or write outside its tensors.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdatomic.h>
 #include <stdlib.h>
@@ -57,8 +59,8 @@ typedef struct rows {
     int64_t n;
     int32_t vocab;
     rig_dtype dtype;
-    char *logits;     /* [n][vocab] of dtype */
-    float *probs;     /* [n][2 * DRAFTS + 1][vocab]: drafts, then targets */
+    char *logits; /* [n][vocab] of dtype */
+    float *probs; /* [n][2 * DRAFTS + 1][vocab]: drafts, then targets */
     float *p, *temperature;
     int32_t *k, *tokens, *drafts;
     int64_t *seed, *offset;
@@ -72,9 +74,17 @@ static void *zeros(size_t bytes) {
 
 static rows rows_make(int64_t n, int32_t vocab, rig_dtype dtype) {
     const size_t cells = (size_t)(n * vocab), count = (size_t)n;
-    rows r = {n, vocab, dtype, zeros(cells * rig_bytes(dtype)),
-              zeros(cells * (2 * DRAFTS + 1) * 4), zeros(count * 4), zeros(count * 4),
-              zeros(count * 4), zeros(count * 4), zeros(count * DRAFTS * 4), zeros(count * 8),
+    rows r = {n,
+              vocab,
+              dtype,
+              zeros(cells * rig_bytes(dtype)),
+              zeros(cells * (2 * DRAFTS + 1) * 4),
+              zeros(count * 4),
+              zeros(count * 4),
+              zeros(count * 4),
+              zeros(count * 4),
+              zeros(count * DRAFTS * 4),
+              zeros(count * 8),
               zeros(count * 8)};
     return r;
 }
@@ -155,8 +165,8 @@ static void run_chain(rig_how how, const rows *r, int32_t *tokens, int32_t *acce
     const alea_op_config config = rig_config(how, r->vocab, 0);
     const int64_t step[] = {(2 * DRAFTS + 1) * (int64_t)r->vocab, r->vocab, 1};
     DLTensor *draft = rig_3d(&t[2], r->probs, RIG_F32, r->n, DRAFTS, r->vocab);
-    DLTensor *target = rig_3d(&t[4], r->probs + DRAFTS * (int64_t)r->vocab, RIG_F32, r->n,
-                              DRAFTS + 1, r->vocab);
+    DLTensor *target =
+        rig_3d(&t[4], r->probs + DRAFTS * (int64_t)r->vocab, RIG_F32, r->n, DRAFTS + 1, r->vocab);
     memcpy(t[2].strides, step, sizeof step);
     memcpy(t[4].strides, step, sizeof step);
     draft->strides = t[2].strides;
@@ -347,12 +357,12 @@ static void test_strided_rows_and_odd_addresses(void **state) {
             const alea_op_config config = rig_config((rig_how){0}, VOCAB, 0);
             alea_error error = {0};
             alea_status status = ALEA_OK;
-#define CALL(type, ...)                                                                          \
-    do {                                                                                         \
-        type *op = NULL;                                                                         \
-        assert_int_equal(type##_create(&config, &op, &error), ALEA_OK);                          \
-        status = type##_run(op, to, from, __VA_ARGS__, NULL, &error);                            \
-        type##_destroy(op);                                                                      \
+#define CALL(type, ...)                                                                            \
+    do {                                                                                           \
+        type *op = NULL;                                                                           \
+        assert_int_equal(type##_create(&config, &op, &error), ALEA_OK);                            \
+        status = type##_run(op, to, from, __VA_ARGS__, NULL, &error);                              \
+        type##_destroy(op);                                                                        \
     } while (0)
             if (kind == ALEA_OP_TOPK_MASK) CALL(alea_topk_mask, ks);
             if (kind == ALEA_OP_MINP_MASK) CALL(alea_minp_mask, ps);
@@ -444,19 +454,18 @@ static void test_runs_allocate_nothing(void **state) {
     assert_int_equal(alea_logprobs_create(&config, &report, NULL), ALEA_OK);
     assert_int_equal(alea_sample_logits_create(&config, &sample, NULL), ALEA_OK);
     DLTensor *logits = rig_2d(&t[0], x, RIG_F32, N, VOCAB);
-    const alea_logprobs_tensors report_tensors = {
-        .struct_bytes = sizeof report_tensors,
-        .logprobs = rig_1d(&t[1], out, RIG_F32, N),
-        .alternatives = rig_2d(&t[2], out + 100, RIG_I32, N, 5),
-        .logits = logits,
-        .tokens = rig_1d(&t[3], tokens, RIG_I32, N)};
-    const alea_sample_logits_tensors sample_tensors = {
-        .struct_bytes = sizeof sample_tensors,
-        .tokens = rig_1d(&t[4], out, RIG_I32, N),
-        .logits = logits,
-        .top_p = rig_1d(&t[5], p, RIG_F32, N),
-        .seed = rig_1d(&t[6], &seed, RIG_I64, 1),
-        .offset = rig_1d(&t[7], &seed, RIG_I64, 1)};
+    const alea_logprobs_tensors report_tensors = {.struct_bytes = sizeof report_tensors,
+                                                  .logprobs = rig_1d(&t[1], out, RIG_F32, N),
+                                                  .alternatives =
+                                                      rig_2d(&t[2], out + 100, RIG_I32, N, 5),
+                                                  .logits = logits,
+                                                  .tokens = rig_1d(&t[3], tokens, RIG_I32, N)};
+    const alea_sample_logits_tensors sample_tensors = {.struct_bytes = sizeof sample_tensors,
+                                                       .tokens = rig_1d(&t[4], out, RIG_I32, N),
+                                                       .logits = logits,
+                                                       .top_p = rig_1d(&t[5], p, RIG_F32, N),
+                                                       .seed = rig_1d(&t[6], &seed, RIG_I64, 1),
+                                                       .offset = rig_1d(&t[7], &seed, RIG_I64, 1)};
     DLTensor *masked = rig_2d(&t[8], out, RIG_F32, N, VOCAB);
     DLTensor *ks = rig_1d(&t[9], k, RIG_I32, N), *ps = rig_1d(&t[10], p, RIG_F32, N);
     const int before = allocations;

@@ -3,11 +3,13 @@
  * stands within the documented bound of p; kept bits are the input's. The shapes and rows are
  * those on which such filters are known to fail.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,7 +35,11 @@ typedef struct batch {
 
 static batch batch_make(rig_dtype dtype, int64_t rows, int32_t vocab) {
     const size_t n = (size_t)(rows * vocab);
-    return (batch){dtype, rows, vocab, rig_alloc(n * 4), rig_alloc(n * rig_bytes(dtype)),
+    return (batch){dtype,
+                   rows,
+                   vocab,
+                   rig_alloc(n * 4),
+                   rig_alloc(n * rig_bytes(dtype)),
                    rig_alloc(n * rig_bytes(dtype))};
 }
 

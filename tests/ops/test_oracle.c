@@ -1,9 +1,11 @@
 /* The oracle itself, on rows small enough to compute by hand. It comes before all it will judge. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <string.h>
 
@@ -12,7 +14,8 @@
 /* A set of kept entries as the string of their fates: 'k', '.', '?'. */
 static const char *fates(const uint8_t *fate, int32_t n) {
     static char text[64];
-    for (int32_t i = 0; i < n; i++) text[i] = ".k?"[fate[i]];
+    for (int32_t i = 0; i < n; i++)
+        text[i] = ".k?"[fate[i]];
     text[n] = 0;
     return text;
 }
@@ -20,7 +23,8 @@ static const char *fates(const uint8_t *fate, int32_t n) {
 #define N(x) ((int32_t)(sizeof(x) / sizeof((x)[0])))
 
 static void logits_of(float *x, const double *probs, int32_t n) {
-    for (int32_t i = 0; i < n; i++) x[i] = (float)log(probs[i]);
+    for (int32_t i = 0; i < n; i++)
+        x[i] = (float)log(probs[i]);
 }
 
 static void test_nucleus_holds_the_crossing_token(void **state) {
@@ -45,7 +49,8 @@ static void test_nucleus_after_topk_renormalizes(void **state) {
     (void)state;
     float x[10];
     uint8_t f[10];
-    for (int i = 0; i < 10; i++) x[i] = 0.01f * (float)i;
+    for (int i = 0; i < 10; i++)
+        x[i] = 0.01f * (float)i;
     oracle_topk_topp(f, x, 10, 1, 0.8f);
     assert_string_equal(fates(f, 10), ".........k");
 }
@@ -106,12 +111,9 @@ static void test_minp_rows_without_a_finite_threshold(void **state) {
         float x[3], min_p;
         const char *fates;
     } rows[] = {
-        {{0, -1, -9}, 0, "kkk"},
-        {{-INFINITY, -INFINITY, -INFINITY}, .5f, "kkk"},
-        {{NAN, 1, -9}, .5f, "kkk"},
-        {{INFINITY, 1, -9}, .5f, "k.."},
-        {{INFINITY, 1, -9}, 0, "kkk"},
-        {{2, 2, 1}, 1, "kk."},
+        {{0, -1, -9}, 0, "kkk"},         {{-INFINITY, -INFINITY, -INFINITY}, .5f, "kkk"},
+        {{NAN, 1, -9}, .5f, "kkk"},      {{INFINITY, 1, -9}, .5f, "k.."},
+        {{INFINITY, 1, -9}, 0, "kkk"},   {{2, 2, 1}, 1, "kk."},
         {{0, -0.5f, -0.8f}, .5f, "kk."}, /* ln 1/2 is -0.693 */
     };
     for (int32_t i = 0; i < N(rows); i++) {
@@ -147,8 +149,9 @@ static void test_philox_gives_its_known_words(void **state) {
     (void)state;
     assert_int_equal(oracle_philox(0, 0, 0, 0), 0x6627e8d5u);
     assert_int_equal(oracle_philox(UINT64_MAX, UINT32_MAX, UINT32_MAX, UINT64_MAX), 0x408f276du);
-    assert_int_equal(oracle_philox(0x299f31d0a4093822u, 0x243f6a88u, 0x85a308d3u,
-                                   0x0370734413198a2eu), 0xd16cfe09u);
+    assert_int_equal(
+        oracle_philox(0x299f31d0a4093822u, 0x243f6a88u, 0x85a308d3u, 0x0370734413198a2eu),
+        0xd16cfe09u);
     const uint32_t words[3][3] = {{0x56e604f4u, 0x324cbebau, 0xeddab463u},
                                   {0xdfdb8d6cu, 0xaf011d60u, 0x8b6dc491u},
                                   {0x3974ec34u, 0xadb63b3eu, 0x3951168du}};

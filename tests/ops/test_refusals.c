@@ -2,11 +2,13 @@
  * Bad calls: each gets an error that names the argument, and writes nothing. The table below is
  * one good call per operator and one fault at a time.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -135,14 +137,14 @@ static void call_make(call *c, alea_op_kind kind) {
     }
 }
 
-#define MAKE_AND(type, RUN)                                                                      \
-    do {                                                                                         \
-        type *op = NULL;                                                                         \
-        alea_status status = type##_create(&c->config, &op, error);                              \
-        if (status < 0) return status;                                                           \
-        status = RUN;                                                                            \
-        type##_destroy(op);                                                                      \
-        return status;                                                                           \
+#define MAKE_AND(type, RUN)                                                                        \
+    do {                                                                                           \
+        type *op = NULL;                                                                           \
+        alea_status status = type##_create(&c->config, &op, error);                                \
+        if (status < 0) return status;                                                             \
+        status = RUN;                                                                              \
+        type##_destroy(op);                                                                        \
+        return status;                                                                             \
     } while (0)
 
 static alea_status call_run(call *c, alea_error *error) {
@@ -166,13 +168,13 @@ static alea_status call_run(call *c, alea_error *error) {
         MAKE_AND(alea_chain_sample, alea_chain_sample_run(op, t[0], t[1], t[2], t[3], t[4], t[5],
                                                           t[6], t[7], NULL, error));
     case ALEA_OP_LOGPROBS: {
-        const alea_logprobs_tensors tensors = {
-            sizeof tensors, t[0], t[1], t[2], t[3], t[4], t[5], t[6], t[7], t[8], t[9]};
+        const alea_logprobs_tensors tensors = {sizeof tensors, t[0], t[1], t[2], t[3], t[4],
+                                               t[5],           t[6], t[7], t[8], t[9]};
         MAKE_AND(alea_logprobs, alea_logprobs_run(op, &tensors, NULL, error));
     }
     default: {
-        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0], t[1], t[2],  t[3],
-                                                    t[4],           t[5], t[6], t[7],  t[8],
+        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0],  t[1],  t[2], t[3],
+                                                    t[4],           t[5],  t[6],  t[7], t[8],
                                                     t[9],           t[10], t[11], t[12]};
         MAKE_AND(alea_sample_logits, alea_sample_logits_run(op, &tensors, NULL, error));
     }
@@ -211,8 +213,8 @@ static const char *const names[ALEA_OP_KINDS][TENSORS] = {
 
 static call the_call; /* 50 KB: not for the stack */
 
-#define EACH_ARGUMENT(c)                                                                         \
-    for (alea_op_kind kind = 0; kind < ALEA_OP_KINDS; kind++)                                    \
+#define EACH_ARGUMENT(c)                                                                           \
+    for (alea_op_kind kind = 0; kind < ALEA_OP_KINDS; kind++)                                      \
         for (int32_t i = 0; call_make(c, kind), i < (c)->n; i++)
 
 static void test_good_calls_are_taken(void **state) {
@@ -409,8 +411,8 @@ static void test_sizes_beyond_the_limits_are_named(void **state) {
 static void test_products_of_sizes_are_checked(void **state) {
     (void)state;
     for (alea_op_kind kind = ALEA_OP_TOPK_MASK; kind < ALEA_OP_KINDS; kind++) {
-        const int32_t at = kind == ALEA_OP_CHAIN_SAMPLE ? 2
-                           : kind == ALEA_OP_LOGPROBS   ? 7
+        const int32_t at = kind == ALEA_OP_CHAIN_SAMPLE    ? 2
+                           : kind == ALEA_OP_LOGPROBS      ? 7
                            : kind == ALEA_OP_SAMPLE_LOGITS ? 5
                                                            : 1;
         call_make(&the_call, kind);

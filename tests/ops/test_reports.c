@@ -3,11 +3,13 @@
  * docs/numerics.md, order and rank by reported value, choices inside the kept set and by their
  * frequencies.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <fenv.h>
 #include <math.h>
 #include <stdlib.h>
@@ -43,8 +45,8 @@ static void reports_free(reports *r) {
 }
 
 static rig_report asked(const reports *r) {
-    return (rig_report){r->lse, r->logprobs, r->ranks, r->ids, r->id_logprobs, r->entropy,
-                        r->verdicts};
+    return (rig_report){r->lse,         r->logprobs, r->ranks,   r->ids,
+                        r->id_logprobs, r->entropy,  r->verdicts};
 }
 
 static void check_logprob(float reported, float x, long double lse, long double slack) {
@@ -292,10 +294,10 @@ static void test_temperature_comes_before_the_filters(void **state) {
     for (int64_t seed = 0; seed < 100; seed++) {
         int64_t offset = 0;
         int32_t token;
-        rig_sample_logits(one_thread, (rig_choice){&token, &logprob, NULL, &kept, NULL}, x, RIG_F32,
-                          1, 3,
-                          (rig_params){.temperature = half, .top_p = p, .seed = &seed,
-                                       .offset = &offset, .n_seeds = 1});
+        rig_sample_logits(
+            one_thread, (rig_choice){&token, &logprob, NULL, &kept, NULL}, x, RIG_F32, 1, 3,
+            (rig_params){
+                .temperature = half, .top_p = p, .seed = &seed, .offset = &offset, .n_seeds = 1});
         assert_int_equal(token, 0);
         assert_true(fabsf(kept - 0.8668133f) < 1e-6f);
     }
@@ -308,10 +310,10 @@ static void test_logprob_does_not_know_the_temperature(void **state) {
         float x[] = {2, 0}, t = temperatures[i], logprob, sampled;
         int64_t seed = 0, offset = 0;
         int32_t token, k = 1;
-        rig_sample_logits(one_thread, (rig_choice){&token, &logprob, &sampled, NULL, NULL}, x,
-                          RIG_F32, 1, 2,
-                          (rig_params){.temperature = &t, .top_k = &k, .seed = &seed,
-                                       .offset = &offset, .n_seeds = 1});
+        rig_sample_logits(
+            one_thread, (rig_choice){&token, &logprob, &sampled, NULL, NULL}, x, RIG_F32, 1, 2,
+            (rig_params){
+                .temperature = &t, .top_k = &k, .seed = &seed, .offset = &offset, .n_seeds = 1});
         assert_int_equal(token, 0);
         assert_true(fabsf(logprob + 0.1269280f) < 1e-6f);
         assert_true(sampled <= 0 && sampled >= -3e-7f);
@@ -333,10 +335,9 @@ static void test_small_temperatures_are_greedy(void **state) {
             float t = temperatures[i], sampled, kept;
             int64_t offset = 3;
             int32_t token;
-            rig_sample_logits(one_thread, (rig_choice){&token, NULL, &sampled, &kept, NULL}, x,
-                              RIG_F32, 1, VOCAB,
-                              (rig_params){.temperature = &t, .seed = &seed, .offset = &offset,
-                                           .n_seeds = 1});
+            rig_sample_logits(
+                one_thread, (rig_choice){&token, NULL, &sampled, &kept, NULL}, x, RIG_F32, 1, VOCAB,
+                (rig_params){.temperature = &t, .seed = &seed, .offset = &offset, .n_seeds = 1});
             assert_int_equal(token, greedy);
             assert_true(t == 1e-2f || t == 0 || (sampled <= 0 && sampled >= -3e-7f));
             assert_false(isnan(sampled) || isnan(kept));
@@ -423,8 +424,12 @@ static void test_choices_follow_their_distribution(void **state) {
     }
     rig_sample_logits((rig_how){.threads = 2}, (rig_choice){.tokens = tokens}, x, RIG_F32, ROWS,
                       VOCAB,
-                      (rig_params){.temperature = t, .top_k = k, .top_p = p, .seed = &seed,
-                                   .offset = &offset, .n_seeds = 1});
+                      (rig_params){.temperature = t,
+                                   .top_k = k,
+                                   .top_p = p,
+                                   .seed = &seed,
+                                   .offset = &offset,
+                                   .n_seeds = 1});
     for (int i = 0; i < VOCAB; i++)
         scaled[i] = row[i] / 1.7f;
     oracle_topk_topp(fate, scaled, VOCAB, 25, 0.9f);

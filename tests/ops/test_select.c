@@ -3,11 +3,13 @@
  * with zero tolerance; no position twice or outside; the rest is padding. Of the published shapes
  * the numbers of rows are cut, the widths are whole.
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <math.h>
 #include <stdlib.h>
 #include <string.h>

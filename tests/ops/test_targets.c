@@ -1,9 +1,11 @@
 /* Targets that a program brings: registered once, asked by name or by device, free to decline. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
-#include <setjmp.h>
 #include <stdint.h>
+
 #include <cmocka.h>
+
 #include <stdlib.h>
 #include <string.h>
 
@@ -99,8 +101,8 @@ static void test_bad_targets_are_refused(void **state) {
     assert_int_equal(alea_target_register(NULL, &error), ALEA_EINVAL);
     assert_int_equal(alea_target_register(&t, &error), ALEA_EINVAL);
     assert_non_null(strstr(error.message, "\"cpu\" is taken"));
-    const char *const bad[] = {"", NULL, "Upper", "with space", "builtin",
-                               "a-name-that-is-far-too-long-for-it"};
+    const char *const bad[] = {"",           NULL,      "Upper",
+                               "with space", "builtin", "a-name-that-is-far-too-long-for-it"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         t = toy_target(bad[i], kDLCPU);
         assert_int_equal(alea_target_register(&t, &error), ALEA_EINVAL);
@@ -150,9 +152,8 @@ static void test_nobody_serves_and_each_says_why(void **state) {
     alea_error error = {0};
     toy_declines = true;
     assert_int_equal(run_topk(NULL, kDLExtDev, out, &error), ALEA_EUNSUPPORTED);
-    assert_string_equal(error.message,
-                        "no target serves this topk_mask: toy: not today; "
-                        "cpu: serves device type 1, these tensors are on 12");
+    assert_string_equal(error.message, "no target serves this topk_mask: toy: not today; "
+                                       "cpu: serves device type 1, these tensors are on 12");
     assert_int_equal(run_topk("shadow", kDLCPU, out, &error), ALEA_EUNSUPPORTED);
     assert_string_equal(error.message, "no target serves this topk_mask: shadow: not today");
     assert_int_equal(run_topk(ALEA_TARGET_BUILTIN, kDLExtDev, out, &error), ALEA_EUNSUPPORTED);
