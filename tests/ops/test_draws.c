@@ -112,13 +112,13 @@ static void test_sampling_of_uniform_rows_is_even(void **state) {
 /* Integer weights are exact as masses, so that 128-bit arithmetic says every token for sure. */
 static void test_sampling_is_exact_where_weights_are_integers(void **state) {
     (void)state;
-    enum { ROWS = 4096, VOCAB = 131072, LOG2_MAX = 9 };
+    enum { ROWS = 4096, VOCAB = 131072, LOG2_MAX = 20 };
     __extension__ typedef unsigned __int128 wide;
     float *weights = rig_alloc(VOCAB * 4);
     uint64_t *running = rig_alloc(VOCAB * 8), random = 4, total = 0;
     int32_t *tokens = rig_alloc(ROWS * 4);
     for (int i = 0; i < VOCAB; i++) {
-        const uint64_t weight = i == 5 ? 1000 : test_random(&random) % 1001;
+        const uint64_t weight = i == 5 ? 1 << LOG2_MAX : test_random(&random) >> (64 - LOG2_MAX);
         weights[i] = (float)weight;
         running[i] = total += weight;
     }

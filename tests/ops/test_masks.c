@@ -264,10 +264,11 @@ static void fill_deceiving(batch *b, int64_t row, int64_t n_sample, float step) 
 
 static void test_topk_where_a_sample_is_deceived(void **state) {
     (void)state;
-    const int32_t k[] = {1000, 2047, 2049, 20000};
-    batch b = batch_make(RIG_F32, 4, 40000);
-    for (int64_t row = 0; row < 4; row++)
-        fill_deceiving(&b, row, 2048, 20);
+    const int32_t k[] = {1000, 2047, 2049, 20000, 20000, 5000};
+    const float step[] = {20, 20, 20, 20, 0.5f, 0.5f};
+    batch b = batch_make(RIG_F32, 6, 40000);
+    for (int64_t row = 0; row < 6; row++)
+        fill_deceiving(&b, row, 2048, step[row]);
     run_and_check(&b, ALEA_OP_TOPK_MASK, k, NULL, "deceived");
     batch_free(&b);
 }
