@@ -3,12 +3,12 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 BUILD := build
 
-.PHONY: help run build test bench sanitize lint format install clean distclean
+.PHONY: help run build test bench bench-peers sanitize lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
 	@echo "Alea: the output layer of language-model inference"
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 run: build ## set up, build, and score a short text with the default model
 	@echo "run: $(BUILD)/alea score share/opening.txt" >&2
@@ -24,8 +24,13 @@ test: ## set up what tests need, build with gcc, clang and sanitizers, run every
 	@tools/run-tests gcc clang asan
 
 bench: build ## measure the operators and the core, beside their floors and peers
-	@$(BUILD)/alea bench ops
+	@tools/setup bench
+	@bench/run
 	@$(BUILD)/alea bench core
+
+bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch first
+	@tools/setup bench
+	@bench/run torch
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test

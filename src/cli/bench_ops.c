@@ -1,126 +1,99 @@
 /*
- * `alea bench ops`. Median and minimum over repeated runs; every case is timed in turn, round after
- * round, because machines drift. The floor is one plain pass over the same rows, on the same
- * threads; the peer is the softmax that inference servers usually run, in float32 with libm.
+ * `alea bench ops`. Operators, their peers and the bare scan of their data are timed in turn, round
+ * after round, in one process: machines drift, and only what ran side by side may be compared. The
+ * data is warm where it fits a cache; each time is that of a run of calls, divided.
  */
 #include "cli/bench_ops.h"
 
-#include <math.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "base/clock.h"
 #include "base/cpu.h"
 #include "base/pool.h"
-#include "kernel/rows.h"
+#include "cli/bench_ops_cases.h"
 #include "json/json_write.h"
 
-enum { ROWS = 64, ROUNDS = 9, CASES = 4 };
-
-static const int32_t vocabs[] = {49152, 128256};
-
-typedef struct bench {
-    alea_pool *pool;
-    int32_t vocab;
-    float *logits; /* [ROWS, vocab] */
-    const float *rows[ROWS];
-    int32_t tokens[ROWS];
-    alea_row_report reports[ROWS];
-    float results[ROWS]; /* kept, so that no case can be optimized away */
-    bool failed;
-} bench;
-
-static void read_row(void *user, int32_t row) {
-    bench *b = user;
-    const uint8_t *bytes = (const uint8_t *)b->rows[row];
-    uint64_t sum = 0;
-    for (size_t at = 0; at + sizeof sum <= (size_t)b->vocab * sizeof(float); at += sizeof sum) {
-        uint64_t word;
-        memcpy(&word, bytes + at, sizeof word);
-        sum += word;
-    }
-    b->results[row] = (float)sum;
-}
-
-static void run_floor(bench *b) {
-    alea__pool_run(b->pool, read_row, b, ROWS);
-}
-
-static void report(bench *b, int32_t k) {
-    const alea_rows_query query = {b->rows, b->tokens, ROWS, b->vocab, k, false};
-    if (alea__rows_report(alea__kernels(), b->pool, &query, b->reports, NULL) < 0) b->failed = true;
-}
-
-static void run_report_0(bench *b) {
-    report(b, 0);
-}
-
-static void run_report_20(bench *b) {
-    report(b, 20);
-}
-
-static void choose_row(void *user, int32_t row) {
-    bench *b = user;
-    const alea_sampling sampling = {0.8f, 50, 0.95f, 0.0f};
-    const alea_draw_at at = {1, 0, (uint32_t)row, 0};
-    alea_choice choice;
-    if (alea__row_choose(alea__kernels(), b->rows[row], b->vocab, &sampling, &at, &choice) >= 0)
-        b->results[row] = choice.logprob;
-}
-
-static void run_choose(bench *b) {
-    alea__pool_run(b->pool, choose_row, b, ROWS);
-}
-
-static void softmax_row(void *user, int32_t row) {
-    bench *b = user;
-    const float *x = b->rows[row];
-    float most = x[0];
-    for (int32_t i = 1; i < b->vocab; i++)
-        most = x[i] > most ? x[i] : most;
-    float sum = expf(x[0] - most);
-    for (int32_t i = 1; i < b->vocab; i++)
-        sum += expf(x[i] - most);
-    b->results[row] = x[b->tokens[row]] - most - logf(sum);
-}
-
-static void run_softmax(bench *b) {
-    alea__pool_run(b->pool, softmax_row, b, ROWS);
-}
+enum { ROUNDS = 15, CALLS_MAX = 64, SAMPLE_NS = 300000 };
 
 typedef struct timing {
-    double us[ROUNDS];
+    int32_t calls;     /* in one sample */
+    double us[ROUNDS]; /* a sample of each round, per call */
     double median_us, min_us;
 } timing;
+
+/* What is timed of one case: itself, its floor, its peers. */
+enum { SELF, FLOOR, PEER, RUNS = PEER + ALEA_BENCH_PEERS };
+
+typedef struct bench {
+    alea_bench_data *data;
+    int32_t threads; /* of the wide cases */
+    timing (*timings)[RUNS];
+} bench;
+
+static alea_bench_fn run_of(const alea_bench_case *c, int which) {
+    if (which == SELF) return c->run;
+    return which == FLOOR ? c->floor : c->peers[which - PEER].run;
+}
+
+static bool time_calls(bench *b, alea_bench_fn run, int32_t calls, double *us) {
+    const uint64_t start = alea__clock_ns();
+    for (int32_t i = 0; i < calls; i++)
+        if (!run(b->data)) return false;
+    *us = (double)(alea__clock_ns() - start) * 1e-3 / calls;
+    return true;
+}
+
+/* As many calls as make a sample long enough for the clock. */
+static bool calibrate(bench *b, alea_bench_fn run, timing *t) {
+    double us;
+    if (!time_calls(b, run, 1, &us) || !time_calls(b, run, 1, &us)) return false;
+    const double calls = SAMPLE_NS * 1e-3 / (us + 0.01);
+    t->calls = calls < 1 ? 1 : calls > CALLS_MAX ? CALLS_MAX : (int32_t)calls;
+    return true;
+}
 
 static int by_value(const void *a, const void *b) {
     const double x = *(const double *)a, y = *(const double *)b;
     return (x > y) - (x < y);
 }
 
-static void measure(bench *b, timing *timings, void (*const *runs)(bench *), int n) {
-    for (int round = -1; round < ROUNDS; round++) /* the first warms caches and clocks */
-        for (int i = 0; i < n; i++) {
-            const uint64_t start = alea__clock_ns();
-            runs[i](b);
-            if (round >= 0) timings[i].us[round] = (double)(alea__clock_ns() - start) * 1e-3;
+static bool measure_round(bench *b, int round) {
+    for (int32_t i = 0; i < alea__n_bench_cases; i++) {
+        for (int which = 0; which < RUNS; which++) {
+            const alea_bench_fn run = run_of(&alea__bench_cases[i], which);
+            timing *t = &b->timings[i][which];
+            double us; /* one call for the caches, which the case before has used */
+            if (!run) continue;
+            if (round < 0 && !calibrate(b, run, t)) return false;
+            if (!time_calls(b, run, 1, &us) || !time_calls(b, run, t->calls, &us)) return false;
+            if (round >= 0) t->us[round] = us;
         }
-    for (int i = 0; i < n; i++) {
-        qsort(timings[i].us, ROUNDS, sizeof(double), by_value);
-        timings[i].median_us = timings[i].us[ROUNDS / 2];
-        timings[i].min_us = timings[i].us[0];
     }
+    return true;
 }
 
-typedef struct case_line {
-    char name[64];
-    const timing *timing;
-    const timing *floor;
-    const timing *peer; /* NULL: none */
-    uint64_t bytes;
-} case_line;
+static bool measure(bench *b) {
+    for (int round = -1; round < ROUNDS; round++)
+        if (!measure_round(b, round)) return false;
+    for (int32_t i = 0; i < alea__n_bench_cases; i++) {
+        for (int which = 0; which < RUNS; which++) {
+            timing *t = &b->timings[i][which];
+            qsort(t->us, ROUNDS, sizeof *t->us, by_value);
+            t->median_us = t->us[ROUNDS / 2];
+            t->min_us = t->us[0];
+        }
+    }
+    return true;
+}
 
-static alea_exit print_json(FILE *out, const case_line *line) {
+static void json_number(alea_json_writer *writer, const char *name, double value) {
+    alea__json_key(writer, name);
+    alea__json_double(writer, value);
+}
+
+static bool print_json(const bench *b, int32_t i, FILE *out) {
+    const alea_bench_case *c = &alea__bench_cases[i];
+    const timing *t = b->timings[i];
     char target[32];
     snprintf(target, sizeof target, "cpu:%s", alea__caps_name(alea__cpu_caps()));
     alea_json_writer writer;
@@ -129,99 +102,67 @@ static alea_exit print_json(FILE *out, const case_line *line) {
     alea__json_key(&writer, "bench");
     alea__json_cstring(&writer, "ops");
     alea__json_key(&writer, "case");
-    alea__json_cstring(&writer, line->name);
+    alea__json_cstring(&writer, c->name);
     alea__json_key(&writer, "target");
     alea__json_cstring(&writer, target);
-    alea__json_key(&writer, "median_us");
-    alea__json_double(&writer, line->timing->median_us);
-    alea__json_key(&writer, "min_us");
-    alea__json_double(&writer, line->timing->min_us);
+    alea__json_key(&writer, "threads");
+    alea__json_int(&writer, c->wide ? b->threads : 1);
+    json_number(&writer, "median_us", t[SELF].median_us);
+    json_number(&writer, "min_us", t[SELF].min_us);
     alea__json_key(&writer, "bytes");
-    alea__json_uint(&writer, line->bytes);
-    alea__json_key(&writer, "floor_us");
-    alea__json_double(&writer, line->floor->min_us);
+    alea__json_int(&writer, c->bytes);
+    json_number(&writer, "floor_us", t[FLOOR].median_us);
     alea__json_key(&writer, "peers");
     alea__json_begin_object(&writer);
-    if (line->peer) {
-        alea__json_key(&writer, "softmax libm f32");
-        alea__json_double(&writer, line->peer->median_us);
-    }
+    for (int peer = 0; peer < ALEA_BENCH_PEERS; peer++)
+        if (c->peers[peer].run) json_number(&writer, c->peers[peer].name, t[PEER + peer].median_us);
     alea__json_end_object(&writer);
     alea__json_end_object(&writer);
     alea__json_newline(&writer);
     const bool good = alea__json_finish(&writer) >= 0;
     if (good) fwrite(writer.data, 1, writer.length, out);
     alea__json_write_free(&writer);
-    return good ? ALEA_EXIT_OK : ALEA_EXIT_FAILURE;
+    return good;
 }
 
-static void print_row(FILE *out, const case_line *line) {
-    fprintf(out, "%-34s %10.0f us  min %8.0f  floor %8.0f", line->name, line->timing->median_us,
-            line->timing->min_us, line->floor->min_us);
-    if (line->peer) fprintf(out, "  softmax libm f32 %8.0f", line->peer->median_us);
+static void print_row(const bench *b, int32_t i, FILE *out) {
+    const alea_bench_case *c = &alea__bench_cases[i];
+    const timing *t = b->timings[i];
+    const double us = t[SELF].median_us;
+    fprintf(out, "%-38s %9.1f %7.1f %6.2f", c->name, us, (double)c->bytes * 1e-3 / us,
+            us / t[FLOOR].median_us);
+    for (int peer = 0; peer < ALEA_BENCH_PEERS; peer++) {
+        if (!c->peers[peer].run) continue;
+        const double theirs = t[PEER + peer].median_us;
+        fprintf(out, "  %s %.0f us (%.1fx)", c->peers[peer].name, theirs, theirs / us);
+    }
     fputc('\n', out);
 }
 
-static alea_exit bench_vocab(bench *b, bool json, FILE *out) {
-    static void (*const runs[])(bench *) = {run_floor, run_report_0, run_report_20, run_choose,
-                                            run_softmax};
-    static const char *const names[] = {"logprob", "logprob top 20", "draw k=50 p=0.95"};
-    timing timings[CASES + 1];
-    measure(b, timings, runs, CASES + 1);
-    if (b->failed) {
-        alea__complain("bench: a row was refused");
-        return ALEA_EXIT_FAILURE;
+static bool print_all(const bench *b, bool json, FILE *out) {
+    if (!json) {
+        fprintf(out, "cpu:%s; wide: %d threads, all else 1\n", alea__caps_name(alea__cpu_caps()),
+                (int)b->threads);
+        fprintf(out, "%-38s %9s %7s %6s  %s\n", "operator", "us", "GB/s", "x scan", "peers");
     }
-    for (int i = 0; i < CASES - 1; i++) {
-        case_line line = {.timing = &timings[i + 1],
-                          .floor = &timings[0],
-                          .peer = i < 2 ? &timings[CASES] : NULL,
-                          .bytes = (uint64_t)ROWS * (uint64_t)b->vocab * sizeof(float)};
-        snprintf(line.name, sizeof line.name, "%s %dx%d f32", names[i], ROWS, b->vocab);
+    for (int32_t i = 0; i < alea__n_bench_cases; i++) {
         if (!json)
-            print_row(out, &line);
-        else if (print_json(out, &line) != ALEA_EXIT_OK)
-            return ALEA_EXIT_FAILURE;
+            print_row(b, i, out);
+        else if (!print_json(b, i, out))
+            return false;
     }
-    return ALEA_EXIT_OK;
-}
-
-/* Logits like a model's: most within a few nats of each other, some far above. */
-static void fill(bench *b) {
-    uint64_t state = 1;
-    for (int32_t row = 0; row < ROWS; row++) {
-        float *x = b->logits + (size_t)row * (size_t)b->vocab;
-        b->rows[row] = x;
-        b->tokens[row] = row * 97 % b->vocab;
-        for (int32_t i = 0; i < b->vocab; i++) {
-            float sum = 0;
-            for (int j = 0; j < 4; j++) {
-                state = state * 6364136223846793005u + 1442695040888963407u;
-                sum += (float)(state >> 40) * 0x1p-24f;
-            }
-            x[i] = (sum - 2.0f) * 5.0f;
-        }
-    }
+    return true;
 }
 
 alea_exit alea__bench_ops(const alea_settings *settings, FILE *out) {
-    bench *b = calloc(1, sizeof *b);
-    alea_exit code = ALEA_EXIT_OK;
-    if (!b || alea__pool_create((int32_t)settings->threads, &b->pool) < 0) code = ALEA_EXIT_FAILURE;
-    for (size_t i = 0; code == ALEA_EXIT_OK && i < sizeof vocabs / sizeof *vocabs; i++) {
-        b->vocab = vocabs[i];
-        b->logits = malloc((size_t)ROWS * (size_t)b->vocab * sizeof(float));
-        if (!b->logits) {
-            code = ALEA_EXIT_FAILURE;
-            break;
-        }
-        fill(b);
-        code = bench_vocab(b, settings->json, out);
-        free(b->logits);
-        b->logits = NULL;
-    }
-    if (code != ALEA_EXIT_OK && (!b || !b->failed)) alea__complain("bench: out of memory");
-    if (b) alea__pool_destroy(b->pool);
-    free(b);
-    return code;
+    const int32_t threads = settings->threads ? (int32_t)settings->threads : alea__cpu_count();
+    alea_error error = {.message = "out of memory"};
+    bench b = {.threads = threads};
+    b.timings = calloc((size_t)alea__n_bench_cases, sizeof *b.timings);
+    if (b.timings) b.data = alea__bench_data_create(threads, &error);
+    const bool good = b.data && measure(&b) && print_all(&b, settings->json, out);
+    alea__bench_data_destroy(b.data);
+    free(b.timings);
+    if (!good) alea__complain("bench: %s", error.message);
+    return good ? ALEA_EXIT_OK : ALEA_EXIT_FAILURE;
 }

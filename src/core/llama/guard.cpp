@@ -1,4 +1,4 @@
-/* The one file of this folder that must be C++: nothing else can catch. */
+/* C++ because nothing else can catch. */
 #include "core/llama/guard.h"
 
 #include <cstdio>
