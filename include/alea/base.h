@@ -27,20 +27,20 @@ extern "C" {
  * Every status there is: name, value, text. Negative is failure, 0 is success, positive is a
  * verdict that needs the caller's next move. Callers test `< 0`.
  */
-#define ALEA_STATUS_LIST(X)                                                              \
-    X(ALEA_DONE, 2, "nothing is left")                                                   \
-    X(ALEA_MORE, 1, "not yet: call again")                                               \
-    X(ALEA_OK, 0, "ok")                                                                  \
-    X(ALEA_EINVAL, -1, "an argument is outside its domain")                              \
-    X(ALEA_ENOMEM, -2, "out of memory")                                                  \
-    X(ALEA_EIO, -3, "reading or writing failed")                                         \
-    X(ALEA_EFORMAT, -4, "the data is malformed")                                         \
-    X(ALEA_EUNSUPPORTED, -5, "this build or core does not offer that")                   \
-    X(ALEA_EROW, -6, "a row of logits holds NaN, +inf or nothing finite")                \
-    X(ALEA_EEMPTY, -7, "a constraint left no token to choose from")                      \
-    X(ALEA_ECONTEXT, -8, "the context is full")                                          \
-    X(ALEA_ECORE, -9, "the core failed")                                                 \
-    X(ALEA_ECANCELLED, -10, "cancelled")                                                 \
+#define ALEA_STATUS_LIST(X)                                                                        \
+    X(ALEA_DONE, 2, "nothing is left")                                                             \
+    X(ALEA_MORE, 1, "not yet: call again")                                                         \
+    X(ALEA_OK, 0, "ok")                                                                            \
+    X(ALEA_EINVAL, -1, "an argument is outside its domain")                                        \
+    X(ALEA_ENOMEM, -2, "out of memory")                                                            \
+    X(ALEA_EIO, -3, "reading or writing failed")                                                   \
+    X(ALEA_EFORMAT, -4, "the data is malformed")                                                   \
+    X(ALEA_EUNSUPPORTED, -5, "this build or core does not offer that")                             \
+    X(ALEA_EROW, -6, "a row of logits holds NaN, +inf or nothing finite")                          \
+    X(ALEA_EEMPTY, -7, "a constraint left no token to choose from")                                \
+    X(ALEA_ECONTEXT, -8, "the context is full")                                                    \
+    X(ALEA_ECORE, -9, "the core failed")                                                           \
+    X(ALEA_ECANCELLED, -10, "cancelled")                                                           \
     X(ALEA_ELIMIT, -11, "a limit was exceeded")
 
 typedef enum alea_status {

@@ -33,14 +33,14 @@ enum alea_core_flag {
 
 /** How to open a core. Zero in a number means "the core's choice". */
 typedef struct alea_core_options {
-    uint32_t struct_bytes;    /**< sizeof(alea_core_options) */
-    uint32_t flags;           /**< alea_core_flag bits */
-    const char *model;        /**< a path; a core without weights reads "key=value,…" */
-    int32_t context_tokens;   /**< positions that one sequence can hold; 0: the model's */
-    int32_t sequences;        /**< sequences that exist at once; 0: 1 */
-    int32_t round_tokens;     /**< most tokens in one round; 0: 512 */
-    int32_t round_rows;       /**< most rows in one round; 0: 64 */
-    int32_t threads;          /**< 0: as many as the affinity mask allows */
+    uint32_t struct_bytes;  /**< sizeof(alea_core_options) */
+    uint32_t flags;         /**< alea_core_flag bits */
+    const char *model;      /**< a path; a core without weights reads "key=value,…" */
+    int32_t context_tokens; /**< positions that one sequence can hold; 0: the model's */
+    int32_t sequences;      /**< sequences that exist at once; 0: 1 */
+    int32_t round_tokens;   /**< most tokens in one round; 0: 512 */
+    int32_t round_rows;     /**< most rows in one round; 0: 64 */
+    int32_t threads;        /**< 0: as many as the affinity mask allows */
     bool (*progress)(float done, void *user); /**< loading, 0..1; false cancels; may be NULL */
     void *progress_user;
 } alea_core_options;
@@ -48,9 +48,9 @@ typedef struct alea_core_options {
 /** What a core is. Strings live until the core is closed. Sizes are 0 where unknown. */
 typedef struct alea_core_info {
     uint32_t struct_bytes;
-    const char *core;          /**< "llama", "toy", … */
-    const char *build;         /**< version and kernels of the engine, for reports */
-    const char *model;         /**< one line: size, architecture, weight type */
+    const char *core;  /**< "llama", "toy", … */
+    const char *build; /**< version and kernels of the engine, for reports */
+    const char *model; /**< one line: size, architecture, weight type */
     const char *architecture;
     const char *tokenizer;     /**< "BPE", "SPM", … */
     const char *chat_template; /**< NULL: none */
@@ -65,11 +65,11 @@ typedef struct alea_core_info {
     int32_t embedding;
     uint64_t parameters;
     uint64_t weight_bytes;
-    uint64_t cache_bytes;      /**< sequence memory of all sequences */
-    uint64_t row_bytes;        /**< host memory for one round's rows */
+    uint64_t cache_bytes;       /**< sequence memory of all sequences */
+    uint64_t row_bytes;         /**< host memory for one round's rows */
     int32_t bos, eos, eot, pad; /**< token ids; -1: none */
-    bool adds_bos;             /**< tokenizing with ALEA_TOKENIZE_SPECIAL puts bos in front */
-    bool batch_invariant;      /**< a row's bits do not depend on chunking or neighbours */
+    bool adds_bos;              /**< tokenizing with ALEA_TOKENIZE_SPECIAL puts bos in front */
+    bool batch_invariant;       /**< a row's bits do not depend on chunking or neighbours */
 } alea_core_info;
 
 enum alea_token_flag {
@@ -78,7 +78,7 @@ enum alea_token_flag {
     ALEA_TOKEN_BYTE = 1u << 2,    /**< one raw byte of a byte-fallback vocabulary */
     ALEA_TOKEN_UNKNOWN = 1u << 3,
     ALEA_TOKEN_UNUSED = 1u << 4,
-    ALEA_TOKEN_USER = 1u << 5     /**< added by the model's author: text, matched whole */
+    ALEA_TOKEN_USER = 1u << 5 /**< added by the model's author: text, matched whole */
 };
 
 typedef struct alea_token_info {

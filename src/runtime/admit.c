@@ -11,7 +11,8 @@
 static void enqueue(alea_engine *engine, alea_run *run) {
     alea_run **at = &engine->waiting;
     const int32_t priority = run->request->params.priority;
-    while (*at && (*at)->request->params.priority <= priority) at = &(*at)->next;
+    while (*at && (*at)->request->params.priority <= priority)
+        at = &(*at)->next;
     run->next = *at;
     *at = run;
 }
@@ -24,7 +25,8 @@ static void take_inbox(alea_engine *engine) {
     pthread_mutex_unlock(&engine->mutex);
     while (request) {
         alea_request *next = request->next;
-        for (int32_t i = 0; i < request->params.choices; i++) enqueue(engine, &request->runs[i]);
+        for (int32_t i = 0; i < request->params.choices; i++)
+            enqueue(engine, &request->runs[i]);
         request = next;
     }
 }
@@ -84,7 +86,8 @@ static void close_run(alea_engine *engine, alea_run *run) {
     run->finished = true;
     request->usage.output_tokens += alea__run_outputs(run);
     bool last = true;
-    for (int32_t i = 0; i < request->params.choices; i++) last &= request->runs[i].finished;
+    for (int32_t i = 0; i < request->params.choices; i++)
+        last &= request->runs[i].finished;
     alea__run_tell(run);
     pthread_mutex_unlock(&request->mutex);
     if (!last) return;
@@ -123,7 +126,8 @@ static int32_t common_prefix(const alea_slot *slot, const alea_run *run) {
     int32_t most = run->n_tokens - 1;
     if (slot->length < most) most = slot->length;
     int32_t n = 0;
-    while (n < most && slot->tokens[n] == run->tokens[n]) n++;
+    while (n < most && slot->tokens[n] == run->tokens[n])
+        n++;
     return n;
 }
 
@@ -196,8 +200,7 @@ static bool must_wait(const alea_engine *engine, const alea_run *run) {
     if (run->index == 0 || engine->options.no_prefix_cache) return false;
     const alea_run *first = &run->request->runs[0];
     if (first->state == ALEA_RUN_WAITING) return true;
-    return first->state == ALEA_RUN_ACTIVE &&
-           engine->slots[first->slot].length < first->n_prompt;
+    return first->state == ALEA_RUN_ACTIVE && engine->slots[first->slot].length < first->n_prompt;
 }
 
 static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cached) {

@@ -259,7 +259,8 @@ static alea_status compute(alea_engine *engine, alea_plan *plan, alea_error *err
 
 static void refresh_stats(alea_engine *engine) {
     int32_t running = 0;
-    for (int32_t s = 0; s < engine->options.slots; s++) running += engine->slots[s].run != NULL;
+    for (int32_t s = 0; s < engine->options.slots; s++)
+        running += engine->slots[s].run != NULL;
     pthread_mutex_lock(&engine->mutex);
     engine->stats.running = running;
     engine->stats.waiting = engine->n_waiting_requests;
@@ -366,7 +367,8 @@ void alea__engine_stop(alea_engine *engine) {
 }
 
 static void cancel_list(alea_run *run) {
-    for (; run; run = run->next) atomic_store(&run->request->cancelled, true);
+    for (; run; run = run->next)
+        atomic_store(&run->request->cancelled, true);
 }
 
 void alea__engine_destroy(alea_engine *engine) {
@@ -376,7 +378,8 @@ void alea__engine_destroy(alea_engine *engine) {
         if (engine->slots[s].run) atomic_store(&engine->slots[s].run->request->cancelled, true);
     }
     cancel_list(engine->waiting);
-    for (alea_request *r = engine->inbox; r; r = r->next) atomic_store(&r->cancelled, true);
+    for (alea_request *r = engine->inbox; r; r = r->next)
+        atomic_store(&r->cancelled, true);
     while (alea__engine_step(engine, engine->now_ns) == ALEA_OK) {
     }
     free_parts(engine);

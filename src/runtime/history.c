@@ -5,7 +5,8 @@
 
 static int64_t places_for(int64_t tokens) {
     int64_t places = 16;
-    while (places < 2 * tokens && places < HISTORY_PLACES_MAX) places *= 2;
+    while (places < 2 * tokens && places < HISTORY_PLACES_MAX)
+        places *= 2;
     return places;
 }
 
@@ -19,7 +20,8 @@ void alea__history_init(alea_history *history, void *memory, int64_t tokens) {
     history->places = (alea_seen *)memory;
     history->mask = (uint32_t)(places - 1);
     history->used = 0;
-    for (int64_t i = 0; i < places; i++) history->places[i] = (alea_seen){.token = -1};
+    for (int64_t i = 0; i < places; i++)
+        history->places[i] = (alea_seen){.token = -1};
 }
 
 static alea_seen *find(alea_history *history, int32_t token) {

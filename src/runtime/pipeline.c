@@ -26,7 +26,8 @@ static void apply_biases(const alea_pipeline *pipeline, const float *raw, int32_
                          float *row) {
     (void)raw, (void)vocab;
     const alea_request_params *p = pipeline->params;
-    for (int32_t i = 0; i < p->n_biases; i++) row[p->biases[i].token] += p->biases[i].bias;
+    for (int32_t i = 0; i < p->n_biases; i++)
+        row[p->biases[i].token] += p->biases[i].bias;
 }
 
 /* Empties the row and puts back what is allowed, with its bias. */
@@ -34,7 +35,8 @@ static void apply_allowed(const alea_pipeline *pipeline, const float *raw, int32
                           float *row) {
     const alea_request_params *p = pipeline->params;
     if (p->allowed.count == 0) return;
-    for (int32_t i = 0; i < vocab; i++) row[i] = -INFINITY;
+    for (int32_t i = 0; i < vocab; i++)
+        row[i] = -INFINITY;
     for (int32_t i = 0; i < p->allowed.count; i++) {
         row[p->allowed.tokens[i]] = raw[p->allowed.tokens[i]];
     }
@@ -62,8 +64,10 @@ static void apply_min_tokens(const alea_pipeline *pipeline, const float *raw, in
     (void)raw, (void)vocab;
     if (!bans_ends(pipeline)) return;
     const alea_request_params *p = pipeline->params;
-    for (int32_t i = 0; i < pipeline->n_end_tokens; i++) row[pipeline->end_tokens[i]] = -INFINITY;
-    for (int32_t i = 0; i < p->stop_tokens.count; i++) row[p->stop_tokens.tokens[i]] = -INFINITY;
+    for (int32_t i = 0; i < pipeline->n_end_tokens; i++)
+        row[pipeline->end_tokens[i]] = -INFINITY;
+    for (int32_t i = 0; i < p->stop_tokens.count; i++)
+        row[p->stop_tokens.tokens[i]] = -INFINITY;
 }
 
 /* Each token once, however often it occurred; frequency alone counts occurrences. */
@@ -78,8 +82,8 @@ static void apply_penalties(const alea_pipeline *pipeline, const float *raw, int
         if (seen->token < 0) continue;
         float *logit = &row[seen->token];
         if (p->repetition_penalty != 1.0f) {
-            *logit = *logit > 0.0f ? *logit / p->repetition_penalty
-                                   : *logit * p->repetition_penalty;
+            *logit =
+                *logit > 0.0f ? *logit / p->repetition_penalty : *logit * p->repetition_penalty;
         }
         if (seen->output_count == 0) continue;
         *logit -= p->frequency_penalty * (float)seen->output_count;
@@ -98,8 +102,8 @@ static const struct {
     const char *name;
     processor_fn apply;
 } processors[] = {
-    {"logit_bias", apply_biases},     {"allowed_token_ids", apply_allowed},
-    {"bad_words", apply_bad_words},   {"min_tokens", apply_min_tokens},
+    {"logit_bias", apply_biases},       {"allowed_token_ids", apply_allowed},
+    {"bad_words", apply_bad_words},     {"min_tokens", apply_min_tokens},
     {"the penalties", apply_penalties}, {"the grammar", apply_grammar},
 };
 

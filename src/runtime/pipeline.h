@@ -20,7 +20,7 @@ typedef struct alea_grammar {
 typedef struct alea_pipeline {
     const alea_request_params *params;
     const alea_history *history;
-    const int32_t *output;     /* tokens generated so far */
+    const int32_t *output; /* tokens generated so far */
     int32_t n_output;
     const int32_t *end_tokens; /* the model's, banned below min_tokens */
     int32_t n_end_tokens;

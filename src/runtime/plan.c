@@ -23,8 +23,7 @@ static bool is_decoding(const alea_engine *engine, const alea_run *run) {
 
 static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_t length) {
     alea_slot *slot = &engine->slots[run->slot];
-    const bool samples =
-        length == tokens_due(engine, run) && run->request->params.max_tokens > 0;
+    const bool samples = length == tokens_due(engine, run) && run->request->params.max_tokens > 0;
     const int32_t i = plan->n_items++;
     plan->runs[i] = run;
     plan->row[i] = samples ? plan->n_rows++ : -1;
@@ -52,7 +51,8 @@ static void add_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
             alea_run *run = engine->slots[s].run;
             if (!may_run(engine, run) || is_decoding(engine, run)) continue;
             bool planned = false;
-            for (int32_t i = 0; i < plan->n_items; i++) planned |= plan->runs[i] == run;
+            for (int32_t i = 0; i < plan->n_items; i++)
+                planned |= plan->runs[i] == run;
             if (planned) continue;
             if (!oldest || run->request->arrival < oldest->request->arrival) oldest = run;
         }

@@ -6,7 +6,8 @@
 
 size_t alea__stops_bytes(const alea_bytes *strings, int32_t n) {
     size_t bytes = (size_t)n * sizeof(int32_t *);
-    for (int32_t i = 0; i < n; i++) bytes += strings[i].length * sizeof(int32_t);
+    for (int32_t i = 0; i < n; i++)
+        bytes += strings[i].length * sizeof(int32_t);
     return bytes;
 }
 
@@ -19,7 +20,8 @@ static void fill_links(alea_bytes string, int32_t *links) {
     int32_t border = 0;
     links[0] = 0;
     for (size_t i = 1; i < string.length; i++) {
-        while (border > 0 && string.data[i] != string.data[border]) border = links[border - 1];
+        while (border > 0 && string.data[i] != string.data[border])
+            border = links[border - 1];
         if (string.data[i] == string.data[border]) border++;
         links[i] = border;
     }
@@ -42,7 +44,8 @@ void alea__stop_match_init(alea_stop_match *match, int32_t n, void *memory) {
 }
 
 static int32_t advance(alea_bytes string, const int32_t *links, int32_t matched, uint8_t byte) {
-    while (matched > 0 && string.data[matched] != byte) matched = links[matched - 1];
+    while (matched > 0 && string.data[matched] != byte)
+        matched = links[matched - 1];
     return string.data[matched] == byte ? matched + 1 : 0;
 }
 

@@ -28,7 +28,8 @@ typedef struct defined_row {
 
 static inline float defined_max(const float *x, int32_t n) {
     float most = -INFINITY;
-    for (int32_t i = 0; i < n; i++) most = x[i] > most ? x[i] : most;
+    for (int32_t i = 0; i < n; i++)
+        most = x[i] > most ? x[i] : most;
     return most;
 }
 
@@ -42,7 +43,8 @@ static inline void defined_weigh(defined_row *row, const float *x, int32_t n, fl
         const int32_t first = s * ALEA_SEGMENT;
         const int32_t length = n - first < ALEA_SEGMENT ? n - first : ALEA_SEGMENT;
         float moved[ALEA_SEGMENT];
-        for (int32_t i = 0; i < length; i++) moved[i] = x[first + i] - (shifted ? row->max : 0.0f);
+        for (int32_t i = 0; i < length; i++)
+            moved[i] = x[first + i] - (shifted ? row->max : 0.0f);
         const float top = rintf(defined_max(moved, length) * scale);
         row->counts[s] = top >= -3e6f && (float)row->exponent - top < 64.0f;
         row->exponents[s] = row->counts[s] ? (int32_t)top : 0;
@@ -90,25 +92,30 @@ static inline int defined_downward(const void *a, const void *b) {
 static inline void defined_top_k(const defined_row *row, int32_t k, bool *kept) {
     if (k <= 0 || k >= row->n) return;
     float sorted[DEFINED_MAX];
-    for (int32_t i = 0; i < row->n; i++) sorted[i] = row->x[i];
+    for (int32_t i = 0; i < row->n; i++)
+        sorted[i] = row->x[i];
     qsort(sorted, (size_t)row->n, sizeof *sorted, defined_downward);
-    for (int32_t i = 0; i < row->n; i++) kept[i] = kept[i] && row->x[i] >= sorted[k - 1];
+    for (int32_t i = 0; i < row->n; i++)
+        kept[i] = kept[i] && row->x[i] >= sorted[k - 1];
 }
 
 /* Keep i where the kept tokens above it have less than `threshold`; one mass per distinct logit. */
 static inline void defined_top_p(const defined_row *row, uint64_t threshold, bool *kept) {
     float sorted[DEFINED_MAX];
     bool above[DEFINED_MAX];
-    for (int32_t i = 0; i < row->n; i++) sorted[i] = row->x[i];
+    for (int32_t i = 0; i < row->n; i++)
+        sorted[i] = row->x[i];
     qsort(sorted, (size_t)row->n, sizeof *sorted, defined_downward);
     float last = INFINITY; /* the smallest logit that stays */
     for (int32_t at = 0; at < row->n; at++) {
         if (at && sorted[at] == sorted[at - 1]) continue;
-        for (int32_t i = 0; i < row->n; i++) above[i] = kept[i] && row->x[i] > sorted[at];
+        for (int32_t i = 0; i < row->n; i++)
+            above[i] = kept[i] && row->x[i] > sorted[at];
         if (defined_mass(row, above) >= threshold) break;
         last = sorted[at];
     }
-    for (int32_t i = 0; i < row->n; i++) kept[i] = kept[i] && row->x[i] >= last;
+    for (int32_t i = 0; i < row->n; i++)
+        kept[i] = kept[i] && row->x[i] >= last;
 }
 
 #endif

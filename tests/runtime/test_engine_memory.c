@@ -1,8 +1,8 @@
 /* What the engine allocates and when: all of it at creation and submission, none in a round. */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
 
 #include <cmocka.h>
 #include <stdatomic.h>
@@ -77,8 +77,8 @@ static void test_rounds_allocate_nothing(void **state) {
 static void test_the_report_is_what_was_allocated(void **state) {
     (void)state;
     alea_core *core = NULL;
-    const alea_core_options options = {.struct_bytes = sizeof options, .model = "vocab=320",
-                                       .sequences = 4};
+    const alea_core_options options = {
+        .struct_bytes = sizeof options, .model = "vocab=320", .sequences = 4};
     assert_int_equal(alea_core_open(alea_core_toy(), &options, &core, NULL), ALEA_OK);
     const alea_engine_options engine_options = {.threads = 1, .no_overlap = true};
     alea_engine *engine = NULL;
@@ -96,8 +96,8 @@ static void test_the_report_is_what_was_allocated(void **state) {
 static void test_every_failing_allocation_is_an_error(void **state) {
     (void)state;
     alea_core *core = NULL;
-    const alea_core_options options = {.struct_bytes = sizeof options, .model = "vocab=320",
-                                       .sequences = 2};
+    const alea_core_options options = {
+        .struct_bytes = sizeof options, .model = "vocab=320", .sequences = 2};
     assert_int_equal(alea_core_open(alea_core_toy(), &options, &core, NULL), ALEA_OK);
     const alea_engine_options engine_options = {.threads = 1, .no_overlap = true};
     int32_t n = 0;
@@ -114,8 +114,8 @@ static void test_every_failing_allocation_is_an_error(void **state) {
             const alea_request_params params = busy_params();
             alea_request *request = NULL;
             atomic_store(&fail_at, 0);
-            assert_int_equal(
-                alea__engine_submit(engine, prompt, 1, &params, &request, &error), ALEA_ENOMEM);
+            assert_int_equal(alea__engine_submit(engine, prompt, 1, &params, &request, &error),
+                             ALEA_ENOMEM);
             atomic_store(&fail_at, -1);
             assert_null(request);
             alea__engine_destroy(engine);

@@ -4,10 +4,10 @@
  * must be what the request gives alone. ALEA_STRESS_REQUESTS sets the number (1,000 here; `make
  * stress` runs 10,000 under each sanitizer).
  */
+#include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
-#include <setjmp.h>
 
 #include <cmocka.h>
 #include <pthread.h>
@@ -126,10 +126,10 @@ static void compare_alone(client *c, uint64_t number, const rig_choice *choices)
     alea_request *request = NULL;
     const alea_core_options options = {.struct_bytes = sizeof options, .model = TOY};
     const alea_engine_options plain = {.threads = 1, .no_overlap = true, .no_prefix_cache = true};
-    bool ready = alea_core_open(alea_core_toy(), &options, &core, NULL) == ALEA_OK &&
-                 alea__engine_create(core, &plain, &engine, NULL) == ALEA_OK &&
-                 alea__engine_submit(engine, p.prompt, p.n_prompt, &p.params, &request, NULL) ==
-                     ALEA_OK;
+    bool ready =
+        alea_core_open(alea_core_toy(), &options, &core, NULL) == ALEA_OK &&
+        alea__engine_create(core, &plain, &engine, NULL) == ALEA_OK &&
+        alea__engine_submit(engine, p.prompt, p.n_prompt, &p.params, &request, NULL) == ALEA_OK;
     count(c, "the lone engine did not start", ready);
     if (ready) {
         while (alea__engine_step(engine, 1) == ALEA_OK) {
