@@ -221,9 +221,13 @@ static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cac
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* In order of the list; a waiting sibling lets later requests pass, a lack of slots does not. */
+/*
+ * In order of the list; a waiting sibling lets later requests pass, a lack of slots does not. What
+ * was cancelled or is overdue ends wherever it stands: its place in the queue is free again.
+ */
 static void start_waiting(alea_engine *engine) {
     alea_run **at = &engine->waiting;
+    bool full = false;
     while (*at) {
         alea_run *run = *at;
         alea_finish finish;
@@ -233,13 +237,14 @@ static void start_waiting(alea_engine *engine) {
             close_run(engine, run);
             continue;
         }
-        if (must_wait(engine, run)) {
+        int32_t cached = 0;
+        const bool waits = full || must_wait(engine, run);
+        const int32_t slot = waits ? -1 : place_run(engine, run, &cached);
+        if (slot < 0) {
+            full |= !waits;
             at = &run->next;
             continue;
         }
-        int32_t cached = 0;
-        const int32_t slot = place_run(engine, run, &cached);
-        if (slot < 0) return;
         *at = run->next;
         start_run(engine, run, slot, cached);
     }

@@ -292,6 +292,34 @@ static void test_cancel_and_deadline_end_a_request_where_it_stands(void **state)
     rig_close(&r);
 }
 
+static void test_a_cancel_reaches_a_request_behind_others_that_wait(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320,peak=30", 1, 64, defaults);
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 200;
+    params.ignore_end = true;
+    const int32_t prompt[] = {1};
+    alea_request *running = rig_submit(&r, prompt, 1, &params);
+    alea_request *first = rig_submit(&r, prompt, 1, &params);
+    alea_request *second = rig_submit(&r, prompt, 1, &params);
+    params.deadline_ns = 15;
+    alea_request *third = rig_submit(&r, prompt, 1, &params);
+    assert_int_equal(alea__engine_step(r.engine, 10), ALEA_OK);
+    alea__request_cancel(second);
+    assert_int_equal(alea__engine_step(r.engine, 20), ALEA_OK);
+    alea_event event;
+    assert_int_equal(alea__request_next(first, 0, &event), ALEA_MORE);
+    assert_int_equal(alea__request_next(second, 0, &event), ALEA_OK);
+    assert_int_equal(event.finish, ALEA_FINISH_CANCELLED);
+    assert_int_equal(alea__request_next(third, 0, &event), ALEA_OK);
+    assert_int_equal(event.finish, ALEA_FINISH_DEADLINE);
+    alea__request_release(running);
+    alea__request_release(first);
+    alea__request_release(second);
+    alea__request_release(third);
+    rig_close(&r);
+}
+
 static void test_a_slow_reader_pauses_its_own_request_only(void **state) {
     (void)state;
     alea_engine_options options = defaults;
@@ -372,6 +400,7 @@ int main(void) {
         cmocka_unit_test(test_an_empty_constraint_is_named),
         cmocka_unit_test(test_thinking_is_closed_by_force_without_entries),
         cmocka_unit_test(test_cancel_and_deadline_end_a_request_where_it_stands),
+        cmocka_unit_test(test_a_cancel_reaches_a_request_behind_others_that_wait),
         cmocka_unit_test(test_a_slow_reader_pauses_its_own_request_only),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
         cmocka_unit_test(test_refused_submissions_name_the_field),
