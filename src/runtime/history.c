@@ -11,7 +11,7 @@ static int64_t places_for(int64_t tokens) {
 }
 
 size_t alea__history_bytes(int64_t tokens) {
-    if (tokens < 0 || tokens > HISTORY_PLACES_MAX / 2) return 0;
+    if (tokens < 0 || tokens > HISTORY_PLACES_MAX / 2) return SIZE_MAX;
     return (size_t)places_for(tokens) * sizeof(alea_seen);
 }
 

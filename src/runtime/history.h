@@ -19,7 +19,7 @@ typedef struct alea_history {
     int32_t used;
 } alea_history;
 
-/* Bytes for a history of at most `tokens` distinct tokens; 0: too many to count. */
+/* Bytes for a history of at most `tokens` distinct tokens; SIZE_MAX: too many to count. */
 size_t alea__history_bytes(int64_t tokens);
 
 /* `memory` has alea__history_bytes(tokens) bytes, aligned to 8. */
