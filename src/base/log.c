@@ -30,3 +30,12 @@ void alea__log(alea_log_level level, const char *format, ...) {
     }
     pthread_mutex_unlock(&log_lock);
 }
+
+void alea__log_hold(void) {
+    pthread_mutex_lock(&log_lock);
+}
+
+void alea__log_resume(bool in_child) {
+    if (in_child) log_sink = NULL;
+    pthread_mutex_unlock(&log_lock);
+}

@@ -4,6 +4,8 @@
 #ifndef ALEA_BASE_LOG_H
 #define ALEA_BASE_LOG_H
 
+#include <stdbool.h>
+
 #include "alea/base.h"
 
 typedef enum alea_log_level {
@@ -22,5 +24,10 @@ void alea__log_to(alea_log_sink sink, void *user, alea_log_level most);
 
 /* Messages are cut to 511 bytes. */
 void alea__log(alea_log_level level, const char *format, ...) ALEA_PRINTF(2, 3);
+
+/* Around a fork, in both processes: no thread is inside the log meanwhile, so the child's is free.
+ * There it is silent: the sink belongs to the parent and may hold locks of its own. */
+void alea__log_hold(void);
+void alea__log_resume(bool in_child);
 
 #endif

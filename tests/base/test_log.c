@@ -6,7 +6,11 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
+#include <stdatomic.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/log.h"
 
@@ -47,10 +51,49 @@ static void test_long_messages_are_cut(void **state) {
     alea__log_to(NULL, NULL, ALEA_LOG_DEBUG);
 }
 
+static atomic_bool chatter_ends;
+
+static void *chatter(void *argument) {
+    while (!chatter_ends)
+        alea__log(ALEA_LOG_DEBUG, "a line");
+    return argument;
+}
+
+/* A child that finds the log locked is ended by its alarm. */
+static void test_a_fork_leaves_the_log_free_and_the_child_silent(void **state) {
+    (void)state;
+    static heard h;
+    pthread_t thread;
+    alea__log_to(listen, &h, ALEA_LOG_DEBUG);
+    assert_int_equal(pthread_create(&thread, NULL, chatter, NULL), 0);
+    for (int i = 0; i < 200; i++) {
+        alea__log_hold();
+        const pid_t child = fork();
+        alea__log_resume(child == 0);
+        assert_true(child >= 0);
+        if (child == 0) {
+            alarm(10);
+            const int before = h.n;
+            alea__log(ALEA_LOG_ERROR, "not heard");
+            _exit(h.n - before);
+        }
+        int ended = 0;
+        assert_int_equal(waitpid(child, &ended, 0), child);
+        assert_true(WIFEXITED(ended) && WEXITSTATUS(ended) == 0);
+    }
+    chatter_ends = true;
+    assert_int_equal(pthread_join(thread, NULL), 0);
+    const int before = h.n;
+    alea__log(ALEA_LOG_ERROR, "heard by the parent");
+    assert_int_equal(h.n, before + 1);
+    alea__log_to(NULL, NULL, ALEA_LOG_DEBUG);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_levels_are_filtered),
         cmocka_unit_test(test_long_messages_are_cut),
+        cmocka_unit_test(test_a_fork_leaves_the_log_free_and_the_child_silent),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -14,7 +14,6 @@ typedef struct alea_gguf_facts {
     char architecture[64]; /* empty: the file names none */
     uint64_t file_bytes;
     uint64_t tensors;
-    uint64_t weight_bytes;
     uint64_t matrix_types; /* bit per ggml type below 64 among tensors of two or more dimensions */
     uint64_t unaligned_types; /* those of them with a tensor whose rows are no multiple of 32 */
     bool experts;             /* a mixture of experts */

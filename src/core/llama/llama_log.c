@@ -83,3 +83,13 @@ void alea__llama_log_complaint(char *text, size_t capacity) {
     snprintf(text, capacity, "%s", state.complaint);
     pthread_mutex_unlock(&state.lock);
 }
+
+void alea__llama_log_hold(void) {
+    pthread_mutex_lock(&state.lock); /* in the order that a line takes */
+    alea__log_hold();
+}
+
+void alea__llama_log_resume(bool in_child) {
+    alea__log_resume(in_child);
+    pthread_mutex_unlock(&state.lock);
+}

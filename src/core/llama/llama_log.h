@@ -2,6 +2,7 @@
 #ifndef ALEA_CORE_LLAMA_LLAMA_LOG_H
 #define ALEA_CORE_LLAMA_LLAMA_LOG_H
 
+#include <stdbool.h>
 #include <stddef.h>
 
 /* Take over libllama's process-wide log; any number of times. */
@@ -12,5 +13,9 @@ void alea__llama_log_clear(void);
 
 /* The first error line since then, without its prefix; empty if there was none. */
 void alea__llama_log_complaint(char *text, size_t capacity);
+
+/* As alea__log_hold and alea__log_resume, for libllama's log and with it Alea's. */
+void alea__llama_log_hold(void);
+void alea__llama_log_resume(bool in_child);
 
 #endif

@@ -2,7 +2,8 @@
  * The trial run. The child speaks through a pipe: a status byte and a line. No byte at all means
  * that it was ended, by a signal or by the parent's clock.
  *
- * It is a fork without exec: the child never returns and never runs exit handlers.
+ * It is a fork without exec: the child never returns and never runs exit handlers. The logs are
+ * held over the fork, or a thread that is just writing a line would leave them locked in the child.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -23,8 +24,8 @@
 #include "ggml.h"
 #include "llama.h"
 
-/* A minute, and another for every 3 GB of weights that a slow disk has to bring. */
-enum { PROBE_MS_MIN = 60000, WEIGHT_BYTES_PER_MS = 50000, ABORTED = 1 };
+/* A minute, and another for every 3 GB of the file that a slow disk has to bring. */
+enum { PROBE_MS_MIN = 60000, FILE_BYTES_PER_MS = 50000, ABORTED = 1 };
 
 typedef struct probe_report {
     int8_t status; /* alea_status, or ABORTED */
@@ -160,8 +161,10 @@ alea_status alea__llama_probe(const alea_core_options *options, const alea_gguf_
     if (pipe2(ends, O_CLOEXEC) != 0)
         return alea_error_set(error, ALEA_EIO, "no pipe for the trial of a model: %s",
                               strerror(errno));
-    const uint64_t ms_max = PROBE_MS_MIN + facts->weight_bytes / WEIGHT_BYTES_PER_MS;
+    const uint64_t ms_max = PROBE_MS_MIN + facts->file_bytes / FILE_BYTES_PER_MS;
+    alea__llama_log_hold();
     const pid_t child = fork();
+    alea__llama_log_resume(child == 0);
     if (child < 0) {
         close(ends[0]);
         close(ends[1]);

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/size.h"
+#include "base/utf8.h"
 #include "core/llama/guard.h"
 #include "llama.h"
 
@@ -136,26 +137,6 @@ void alea__llama_vocab_free(alea_llama_vocab *vocab) {
     *vocab = (alea_llama_vocab){.tokens = 0};
 }
 
-/* Strict: no overlong forms, no surrogates, nothing above U+10FFFF. */
-static bool is_utf8(alea_bytes text) {
-    size_t i = 0;
-    while (i < text.length) {
-        const uint8_t c = text.data[i++];
-        if (c < 0x80) continue;
-        const size_t more = c >= 0xf0 ? 3 : c >= 0xe0 ? 2 : 1;
-        if (c < 0xc2 || c > 0xf4 || more > text.length - i) return false;
-        const uint8_t second = text.data[i];
-        const uint8_t low = c == 0xe0 ? 0xa0 : c == 0xf0 ? 0x90 : 0x80;
-        const uint8_t high = c == 0xed ? 0x9f : c == 0xf4 ? 0x8f : 0xbf;
-        if (second < low || second > high) return false;
-        for (size_t k = 1; k < more; k++) {
-            if ((text.data[i + k] & 0xc0) != 0x80) return false;
-        }
-        i += more;
-    }
-    return true;
-}
-
 typedef struct tokenize_call {
     const struct llama_vocab *llama;
     alea_bytes text;
@@ -177,7 +158,7 @@ alea_status alea__llama_vocab_tokenize(const alea_llama_vocab *vocab, alea_bytes
                                        uint32_t flags, int32_t *tokens, size_t capacity,
                                        size_t *count) {
     static const uint8_t nothing[1];
-    if (!is_utf8(text)) return ALEA_EFORMAT;
+    if (!alea__utf8_valid(text)) return ALEA_EFORMAT;
     if (text.length == 0) text.data = nothing;
     tokenize_call call = {.llama = vocab->llama,
                           .text = text,

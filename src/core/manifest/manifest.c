@@ -431,8 +431,8 @@ alea_status alea__manifest_check(alea_bytes manifest, int32_t vocab, alea_capabi
 
 alea_status alea__core_capability(const alea_core *core, int32_t capacity, int32_t scored_rows,
                                   alea_capability *capability, alea_error *error) {
-    alea_core_info info = {.struct_bytes = sizeof info};
-    core->api->describe(core, &info);
+    alea_core_info info;
+    alea_core_describe(core, &info);
     alea_capability made = {0};
     alea_bytes bytes = alea_core_manifest(core);
     alea_bytes built = {NULL, 0};
