@@ -21,12 +21,21 @@ typedef enum alea_exit {
     ALEA_EXIT_INTERRUPTED = 130 /* SIGINT or SIGTERM */
 } alea_exit;
 
+#define ALEA_LIST_MAX 64
+
+/* What an option was given, each time. */
+typedef struct alea_word_list {
+    const char *words[ALEA_LIST_MAX];
+    int n;
+} alea_word_list;
+
 /* Every option of every command; options.c says which command takes which. */
 typedef struct alea_settings {
     bool help;
     bool version;
 
     const char *model;
+    const char *core;
     const char *caps;
     bool fast;
     int64_t context_tokens;
@@ -49,6 +58,8 @@ typedef struct alea_settings {
     int64_t n;
     int64_t max_tokens;
     bool ignore_end;
+    alea_word_list stops;
+    int64_t parallel;
     uint64_t seed;
     bool seeded;
     double temperature;

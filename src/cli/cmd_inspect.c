@@ -201,7 +201,7 @@ static alea_exit print(const alea_settings *settings, const alea_session *sessio
 alea_exit alea__cmd_inspect(const alea_settings *settings) {
     if (settings->n_operands == 0) return print(settings, NULL);
     alea_session session;
-    alea_exit code = alea__session_open(settings, settings->operands[0], 0, &session);
+    alea_exit code = alea__session_open(settings, settings->operands[0], 0, 1, &session);
     if (code != ALEA_EXIT_OK) return code;
     code = print(settings, &session);
     alea__session_close(&session);

@@ -148,7 +148,7 @@ alea_exit alea__cmd_score(const alea_settings *settings) {
     alea_exit code = alea__questions_check(settings);
     if (code != ALEA_EXIT_OK) return code;
     alea_session session;
-    code = alea__session_open(settings, settings->model, 0, &session);
+    code = alea__session_open(settings, settings->model, 0, 1, &session);
     if (code != ALEA_EXIT_OK) return code;
     code = run(settings, &session);
     alea__session_close(&session);

@@ -10,16 +10,16 @@
 #include "base/utf8.h"
 #include "cli/cli.h"
 
-void alea__buffer_free(alea_buffer *buffer) {
+void alea__buffer_free(alea_input_buffer *buffer) {
     free(buffer->data);
-    *buffer = (alea_buffer){0};
+    *buffer = (alea_input_buffer){0};
 }
 
 static const char *shown_name(const char *path) {
     return strcmp(path, "-") == 0 ? "standard input" : path;
 }
 
-static alea_status grow(alea_buffer *buffer, const char *path) {
+static alea_status grow(alea_input_buffer *buffer, const char *path) {
     if (buffer->capacity >= ALEA_INPUT_BYTES_MAX) {
         alea__complain("%s is larger than 1 GiB; cut it into several texts", shown_name(path));
         return ALEA_ELIMIT;
@@ -35,7 +35,7 @@ static alea_status grow(alea_buffer *buffer, const char *path) {
     return ALEA_OK;
 }
 
-static alea_status read_all(int fd, const char *path, alea_buffer *buffer) {
+static alea_status read_all(int fd, const char *path, alea_input_buffer *buffer) {
     for (;;) {
         if (alea__interrupted) {
             alea__complain("interrupted");
@@ -57,8 +57,8 @@ static alea_status read_all(int fd, const char *path, alea_buffer *buffer) {
     }
 }
 
-alea_status alea__read_text(const char *path, alea_buffer *buffer) {
-    *buffer = (alea_buffer){0};
+alea_status alea__read_text(const char *path, alea_input_buffer *buffer) {
+    *buffer = (alea_input_buffer){0};
     const bool standard = strcmp(path, "-") == 0;
     const int fd = standard ? STDIN_FILENO : open(path, O_RDONLY | O_CLOEXEC);
     if (fd < 0) {

@@ -13,15 +13,15 @@
 #define ALEA_INPUT_BYTES_MAX ((size_t)1 << 30)
 
 /* Bytes of our own, growing. */
-typedef struct alea_buffer {
+typedef struct alea_input_buffer {
     uint8_t *data;
     size_t length, capacity;
-} alea_buffer;
+} alea_input_buffer;
 
-void alea__buffer_free(alea_buffer *buffer);
+void alea__buffer_free(alea_input_buffer *buffer);
 
 /* Read a whole file; "-" is standard input. Complains; ALEA_EIO, ALEA_EFORMAT (not UTF-8, at which
  * byte), ALEA_ELIMIT, ALEA_ENOMEM, ALEA_ECANCELLED. */
-alea_status alea__read_text(const char *path, alea_buffer *buffer) ALEA_MUST_USE;
+alea_status alea__read_text(const char *path, alea_input_buffer *buffer) ALEA_MUST_USE;
 
 #endif

@@ -26,10 +26,12 @@ const alea_command alea__commands[] = {
      "  {\"id\":…,\"token_ids\":[…]}\n"
      "Without an id, the number of the line stands for it.",
      alea__cmd_score},
-    {"generate", ALEA_COMMAND_GENERATE, "[FILE|-]", 1, "text from a prompt",
+    {"generate", ALEA_COMMAND_GENERATE, "[FILE|-]", 1, "text from prompts",
      "Continues --prompt (or the text of FILE; - is standard input). Text is shown as it is\n"
      "made, coloured on a terminal by how probable each token was. The same model, prompt,\n"
-     "options and seed give the same text.",
+     "options and seed give the same text, whatever is computed beside it.\n"
+     "\n"
+     "A line of --jsonl is {\"id\":…,\"prompt\":\"…\"}; results come in the order of the lines.",
      alea__cmd_generate},
     {"inspect", ALEA_COMMAND_INSPECT, "[MODEL]", 1, "what a model is, or this machine",
      "With MODEL (a GGUF file, or toy:…): the model, its tokenizer, its context and the memory\n"
@@ -62,8 +64,11 @@ const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
 const alea_option alea__options[] = {
     TEXT("model", 'm', SCORE | GENERATE | BENCH, model, "FILE",
          "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the built-in path)"),
+    TEXT("core", 0, SCORE | GENERATE | INSPECT, core, "FILE",
+         "shared object of a core that opens --model in its own way"),
     TEXT("text", 't', SCORE, text, "TEXT", "score TEXT"),
-    TEXT("jsonl", 'l', SCORE, jsonl, "FILE", "score the lines of FILE; - is standard input"),
+    TEXT("jsonl", 'l', SCORE | GENERATE, jsonl, "FILE",
+         "one text or prompt for each line of FILE; - is standard input"),
     INT("top", 'k', SCORE, top, "K", 0, 20, "alternatives for each token (default 0)"),
     INT("window", 'w', SCORE, window_tokens, "N", 1, INT32_MAX,
         "tokens that one window holds (default: the context)"),
@@ -86,6 +91,10 @@ const alea_option alea__options[] = {
          "draw from tokens at least X times as probable as the best (default 0)"),
     INT("logprobs", 'k', GENERATE, logprobs, "K", 0, 20,
         "alternatives for each token; without --json, a table (default: none)"),
+    {"stop", 0, ALEA_OPTION_LIST, GENERATE, AT(stops), "TEXT", NULL, 0, 0,
+     "end before TEXT; may be given several times"},
+    INT("parallel", 0, GENERATE, parallel, "N", 1, 64,
+        "samples that are computed at once; changes none of them (default 4)"),
     FLAG("ignore-end", 0, GENERATE, ignore_end, "do not stop at the model's end tokens"),
     FLAG("json", 'j', SCORE | GENERATE | INSPECT | BENCH, json, "one JSON object a line"),
     TEXT("output", 'o', SCORE | GENERATE | INSPECT, output, "FILE",
@@ -113,8 +122,13 @@ const alea_command *alea__command_find(const char *name) {
 }
 
 static alea_settings defaults(void) {
-    return (alea_settings){
-        .color = "auto", .n = 1, .max_tokens = 256, .temperature = 1, .top_p = 1, .logprobs = -1};
+    return (alea_settings){.color = "auto",
+                           .n = 1,
+                           .max_tokens = 256,
+                           .temperature = 1,
+                           .top_p = 1,
+                           .logprobs = -1,
+                           .parallel = 4};
 }
 
 static alea_exit refuse(const alea_option *option, const char *text) {
@@ -134,6 +148,11 @@ static alea_exit refuse(const alea_option *option, const char *text) {
         else
             alea__complain("--%s is '%s', it must be a number in %g..%g", option->name, text,
                            option->least, option->most);
+        break;
+    case ALEA_OPTION_LIST:
+        alea__complain(*text ? "--%s is given more than %d times"
+                             : "--%s is empty, it must have at least one character",
+                       option->name, ALEA_LIST_MAX);
         break;
     case ALEA_OPTION_SEED:
         alea__complain("--%s is '%s', it must be an integer in 0..18446744073709551615",
@@ -174,6 +193,12 @@ static bool read_real(const char *text, const alea_option *option, void *field) 
     return true;
 }
 
+static bool add_word(const char *text, alea_word_list *list) {
+    if (!*text || list->n == ALEA_LIST_MAX) return false;
+    list->words[list->n++] = text;
+    return true;
+}
+
 static bool is_word(const char *words, const char *text) {
     const size_t length = strlen(text);
     for (const char *at = words; *at;) {
@@ -190,6 +215,7 @@ static alea_exit store(const alea_option *option, const char *text, alea_setting
     switch (option->kind) {
     case ALEA_OPTION_FLAG: *(bool *)field = true; break;
     case ALEA_OPTION_TEXT: *(const char **)field = text; break;
+    case ALEA_OPTION_LIST: good = add_word(text, field); break;
     case ALEA_OPTION_WORD:
         good = is_word(option->words, text);
         if (good) *(const char **)field = text;

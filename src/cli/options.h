@@ -30,6 +30,7 @@ typedef struct alea_command {
 typedef enum alea_option_kind {
     ALEA_OPTION_FLAG, /* bool */
     ALEA_OPTION_TEXT, /* const char * */
+    ALEA_OPTION_LIST, /* alea_word_list: the option may be given several times */
     ALEA_OPTION_WORD, /* const char *, one of `words` */
     ALEA_OPTION_INT,  /* int64_t in [least, most] */
     ALEA_OPTION_SEED, /* uint64_t, with `seeded` beside it */

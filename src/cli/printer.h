@@ -7,7 +7,7 @@
 
 #include "cli/output.h"
 #include "cli/session.h"
-#include "runtime/generate.h"
+#include "runtime/engine.h"
 #include "runtime/score_text.h"
 
 /* A text's name, given back as it came. */
@@ -19,6 +19,23 @@ typedef struct alea_text_id {
     double real;
 } alea_text_id;
 
+/* A sample in the making. */
+typedef struct alea_sample {
+    const alea_text_id *prompt; /* NULL: there is but one prompt */
+    int32_t index;              /* of the prompt's samples */
+} alea_sample;
+
+typedef struct alea_sampled {
+    int32_t index;         /* of the token in its sample */
+    int32_t visible_bytes; /* how many of its bytes belong to the text: a stop string may cut it */
+    const alea_row_report *report; /* over the raw row: token, logprob, rank, alternatives */
+} alea_sampled;
+
+typedef struct alea_sample_end {
+    alea_finish finish; /* END, STOP or LENGTH */
+    const char *stop;   /* the stop string; NULL: none */
+} alea_sample_end;
+
 typedef struct alea_printer alea_printer;
 
 /* Complaints are the output's and the spool's own; a negative status ends the command. */
@@ -27,8 +44,9 @@ typedef struct alea_printer_api {
     alea_status (*text_token)(alea_printer *printer, const alea_scored *scored);
     alea_status (*text_end)(alea_printer *printer, const alea_score_sums *sums);
 
-    alea_status (*sample_token)(alea_printer *printer, const alea_generated *generated);
-    alea_status (*sample_end)(alea_printer *printer, int32_t choice, alea_generate_end end);
+    alea_status (*sample_begin)(alea_printer *printer, const alea_sample *sample);
+    alea_status (*sample_token)(alea_printer *printer, const alea_sampled *sampled);
+    alea_status (*sample_end)(alea_printer *printer, const alea_sample_end *end);
 
     void (*free)(alea_printer *printer);
 } alea_printer_api;

@@ -15,7 +15,7 @@
 enum { WRITER_BYTES = 1 << 15 };
 
 typedef struct sample_token_record {
-    int32_t token;
+    int32_t visible_bytes;
     alea_row_report report;
 } sample_token_record;
 
@@ -25,7 +25,8 @@ typedef struct json_printer {
     alea_json_writer writer;
     char *scratch; /* a token's text */
     size_t scratch_bytes;
-    sample_token_record *sample; /* of the choice in the making: its text comes first */
+    alea_sample sample_name;
+    sample_token_record *sample; /* the one in the making: its text comes first */
     size_t n_sample, sample_capacity;
     char buffer[WRITER_BYTES];
 } json_printer;
@@ -169,7 +170,14 @@ static alea_status text_end(alea_printer *base, const alea_score_sums *sums) {
     return end_line(self);
 }
 
-static alea_status sample_token(alea_printer *base, const alea_generated *generated) {
+static alea_status sample_begin(alea_printer *base, const alea_sample *sample) {
+    json_printer *self = (json_printer *)base;
+    self->sample_name = *sample;
+    self->n_sample = 0;
+    return ALEA_OK;
+}
+
+static alea_status sample_token(alea_printer *base, const alea_sampled *sampled) {
     json_printer *self = (json_printer *)base;
     if (self->n_sample == self->sample_capacity) {
         const size_t capacity = self->sample_capacity ? self->sample_capacity * 2 : 256;
@@ -178,7 +186,8 @@ static alea_status sample_token(alea_printer *base, const alea_generated *genera
         self->sample = grown;
         self->sample_capacity = capacity;
     }
-    self->sample[self->n_sample++] = (sample_token_record){generated->token, *generated->report};
+    self->sample[self->n_sample++] =
+        (sample_token_record){sampled->visible_bytes, *sampled->report};
     return ALEA_OK;
 }
 
@@ -188,45 +197,55 @@ static alea_status join_text(json_printer *self, alea_bytes *text) {
     alea_token_info info;
     size_t total = 0;
     for (size_t i = 0; i < self->n_sample; i++)
-        if (alea_core_token(core, self->sample[i].token, &info) >= 0) total += info.bytes.length;
+        total += (size_t)self->sample[i].visible_bytes;
     alea_status status = need_scratch(self, ALEA_STREAM_BOUND(total));
     if (status < 0) return status;
     alea_text_stream stream = {0};
     uint8_t *out = (uint8_t *)self->scratch;
     size_t length = 0;
-    for (size_t i = 0; i < self->n_sample; i++)
-        if (alea_core_token(core, self->sample[i].token, &info) >= 0)
-            length += alea__text_stream_push(&stream, info.bytes, out + length, NULL);
+    for (size_t i = 0; i < self->n_sample; i++) {
+        status = alea_core_token(core, self->sample[i].report.token, &info);
+        if (status < 0) return status;
+        const alea_bytes shown = {info.bytes.data, (size_t)self->sample[i].visible_bytes};
+        length += alea__text_stream_push(&stream, shown, out + length, NULL);
+    }
     length += alea__text_stream_flush(&stream, out + length);
     *text = (alea_bytes){out, length};
     return ALEA_OK;
 }
 
-static alea_status sample_end(alea_printer *base, int32_t choice, alea_generate_end end) {
+static void write_sample_name(alea_json_writer *writer, const alea_sample *sample) {
+    if (sample->prompt) write_id(writer, sample->prompt);
+    alea__json_key(writer, sample->prompt ? "sample" : "id");
+    alea__json_int(writer, sample->index);
+}
+
+static alea_status sample_end(alea_printer *base, const alea_sample_end *end) {
     json_printer *self = (json_printer *)base;
     alea_json_writer *writer = &self->writer;
     alea_bytes text;
     alea_status status = join_text(self, &text);
     if (status < 0) return status;
     begin_line(self);
-    alea__json_key(writer, "id");
-    alea__json_int(writer, choice);
+    write_sample_name(writer, &self->sample_name);
     alea__json_key(writer, "text");
     alea__json_string(writer, text);
     alea__json_key(writer, "tokens");
     alea__json_begin_array(writer);
     for (size_t i = 0; i < self->n_sample; i++) {
-        status = write_token(self, self->sample[i].token, &self->sample[i].report);
+        status = write_token(self, self->sample[i].report.token, &self->sample[i].report);
         if (status < 0) return status;
     }
     alea__json_end_array(writer);
     alea__json_key(writer, "finish_reason");
-    alea__json_cstring(writer, end == ALEA_GENERATE_STOP ? "stop" : "length");
-    alea__json_key(writer, "stop_reason"); /* a stop string or id; an end token is neither */
-    alea__json_null(writer);
+    alea__json_cstring(writer, end->finish == ALEA_FINISH_LENGTH ? "length" : "stop");
+    alea__json_key(writer, "stop_reason"); /* a stop string; an end token is none */
+    if (end->stop)
+        alea__json_cstring(writer, end->stop);
+    else
+        alea__json_null(writer);
     alea__json_key(writer, "seed");
     alea__json_uint(writer, base->seed);
-    self->n_sample = 0;
     return end_line(self);
 }
 
@@ -240,7 +259,7 @@ static void json_free(alea_printer *base) {
 
 alea_printer *alea__printer_json(const alea_settings *settings, const alea_session *session,
                                  alea_output *output) {
-    static const alea_printer_api api = {text_begin,   text_token, text_end,
+    static const alea_printer_api api = {text_begin,   text_token, text_end, sample_begin,
                                          sample_token, sample_end, json_free};
     json_printer *self = calloc(1, sizeof *self);
     if (!self) {

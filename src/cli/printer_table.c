@@ -21,8 +21,7 @@ typedef struct table {
     bool live;   /* a person watches: show each token at once */
     int columns; /* 0: no limit */
     size_t n_texts;
-    int32_t choice; /* whose text is being shown; -1: none yet */
-    size_t choice_tokens;
+    size_t sample_tokens;
     alea_text_stream stream;
 } table;
 
@@ -142,23 +141,29 @@ static alea_status text_end(alea_printer *base, const alea_score_sums *sums) {
 }
 
 /* Samples: a header where there are several, then text, or a row a token with --logprobs. */
-static alea_status sample_begin(table *self, int32_t choice) {
-    self->choice = choice;
-    self->choice_tokens = 0;
+static alea_status sample_begin(alea_printer *base, const alea_sample *sample) {
+    table *self = (table *)base;
+    self->sample_tokens = 0;
     self->stream = (alea_text_stream){0};
-    const alea_settings *settings = self->base.settings;
+    const alea_settings *settings = base->settings;
+    char name[512] = "";
+    if (sample->prompt) {
+        show_id(sample->prompt, name, sizeof name - 2);
+        strcat(name, ", ");
+    }
     alea_status status = ALEA_OK;
-    if (settings->n > 1)
-        status = put_line(self, "%s— sample %d —%s", paint(self, ALEA_COLOR_DIM), choice,
-                          paint(self, ALEA_COLOR_OFF));
+    if (settings->n > 1 || sample->prompt)
+        status = put_line(self, "%s— %ssample %d —%s", paint(self, ALEA_COLOR_DIM), name,
+                          sample->index, paint(self, ALEA_COLOR_OFF));
     if (status >= 0 && settings->logprobs >= 0) status = put_titles(self);
     return status;
 }
 
-static alea_status put_text(table *self, const alea_generated *generated) {
+static alea_status put_text(table *self, const alea_sampled *sampled) {
     alea_token_info info;
-    alea_status status = alea_core_token(self->base.session->core, generated->token, &info);
+    alea_status status = alea_core_token(self->base.session->core, sampled->report->token, &info);
     if (status < 0) return status;
+    info.bytes.length = (size_t)sampled->visible_bytes;
     uint8_t *text = malloc(ALEA_STREAM_BOUND(info.bytes.length));
     if (!text) {
         alea__complain("out of memory");
@@ -166,7 +171,7 @@ static alea_status put_text(table *self, const alea_generated *generated) {
     }
     const size_t length = alea__text_stream_push(&self->stream, info.bytes, text, NULL);
     if (length) {
-        status = put(self, paint(self, alea__color_of(exp((double)generated->report->logprob))));
+        status = put(self, paint(self, alea__color_of(exp((double)sampled->report->logprob))));
         if (status >= 0) status = alea__output_write(self->base.output, text, length);
         if (status >= 0) status = put(self, paint(self, ALEA_COLOR_OFF));
     }
@@ -174,23 +179,24 @@ static alea_status put_text(table *self, const alea_generated *generated) {
     return status;
 }
 
-static alea_status sample_token(alea_printer *base, const alea_generated *generated) {
+static alea_status sample_token(alea_printer *base, const alea_sampled *sampled) {
     table *self = (table *)base;
-    alea_status status = ALEA_OK;
-    if (self->choice != generated->choice) status = sample_begin(self, generated->choice);
-    if (status < 0) return status;
-    self->choice_tokens++;
+    alea_status status;
+    self->sample_tokens++;
     if (base->settings->logprobs >= 0)
-        status = put_row(self, (size_t)generated->index, generated->token, generated->report);
+        status = put_row(self, (size_t)sampled->index, sampled->report->token, sampled->report);
     else
-        status = put_text(self, generated);
+        status = put_text(self, sampled);
     /* samples are streamed into pipes, too */
     return status < 0 ? status : alea__output_flush(base->output);
 }
 
-static alea_status sample_end(alea_printer *base, int32_t choice, alea_generate_end end) {
+static alea_status sample_end(alea_printer *base, const alea_sample_end *end) {
     table *self = (table *)base;
-    alea_status status = self->choice == choice ? ALEA_OK : sample_begin(self, choice);
+    const char *by = end->finish == ALEA_FINISH_LENGTH ? "length"
+                     : end->stop                       ? "a stop string"
+                                                       : "the model";
+    alea_status status = ALEA_OK;
     uint8_t rest[ALEA_UTF8_REPLACEMENT_BYTES];
     const size_t length = alea__text_stream_flush(&self->stream, rest);
     if (status >= 0 && length && base->settings->logprobs < 0)
@@ -198,8 +204,8 @@ static alea_status sample_end(alea_printer *base, int32_t choice, alea_generate_
     if (status >= 0 && base->settings->logprobs < 0) status = put(self, "\n");
     if (status >= 0) status = alea__output_flush(base->output);
     if (status >= 0 && !base->settings->quiet)
-        fprintf(stderr, "alea: %zu tokens, ended by %s, seed %llu\n", self->choice_tokens,
-                end == ALEA_GENERATE_STOP ? "the model" : "length", (unsigned long long)base->seed);
+        fprintf(stderr, "alea: %zu tokens, ended by %s, seed %llu\n", self->sample_tokens, by,
+                (unsigned long long)base->seed);
     return status;
 }
 
@@ -209,7 +215,7 @@ static void table_free(alea_printer *base) {
 
 alea_printer *alea__printer_table(const alea_settings *settings, const alea_session *session,
                                   alea_output *output) {
-    static const alea_printer_api api = {text_begin,   text_token, text_end,
+    static const alea_printer_api api = {text_begin,   text_token, text_end,  sample_begin,
                                          sample_token, sample_end, table_free};
     table *self = calloc(1, sizeof *self);
     if (!self) {
@@ -221,6 +227,5 @@ alea_printer *alea__printer_table(const alea_settings *settings, const alea_sess
     self->live = !settings->output && isatty(STDOUT_FILENO);
     self->color = alea__terminal_color(settings, settings->output ? -1 : STDOUT_FILENO);
     self->columns = self->live ? alea__terminal_columns(STDOUT_FILENO) : 0;
-    self->choice = -1;
     return &self->base;
 }

@@ -14,6 +14,15 @@ alea_exit alea__questions_check(const alea_settings *settings) {
     return ALEA_EXIT_USAGE;
 }
 
+alea_exit alea__prompts_check(const alea_settings *settings) {
+    const int kinds =
+        (settings->prompt != NULL) + (settings->jsonl != NULL) + (settings->n_operands > 0);
+    if (kinds == 1) return ALEA_EXIT_OK;
+    alea__complain("generate needs one source: --prompt TEXT, FILE, - for standard input, or "
+                   "--jsonl FILE");
+    return ALEA_EXIT_USAGE;
+}
+
 static alea_text_id name_of(const char *name) {
     return (alea_text_id){.kind = ALEA_ID_TEXT, .text = {(const uint8_t *)name, strlen(name)}};
 }
@@ -26,7 +35,7 @@ static alea_exit exit_of_read(alea_status status) {
 static alea_exit walk_files(const alea_settings *settings, alea_question_fn visit, void *user) {
     for (int i = 0; i < settings->n_operands; i++) {
         const char *path = settings->operands[i];
-        alea_buffer file;
+        alea_input_buffer file;
         alea_status status = alea__read_text(path, &file);
         if (status < 0) return exit_of_read(status);
         alea_question question = {
@@ -46,7 +55,8 @@ static bool is_blank_line(const char *line, size_t length) {
     return true;
 }
 
-static alea_exit walk_lines(FILE *file, const char *name, alea_question_fn visit, void *user) {
+static alea_exit walk_lines(FILE *file, const char *name, alea_question_forms forms,
+                            alea_question_fn visit, void *user) {
     char *line = NULL;
     size_t capacity = 0;
     uint64_t number = 0;
@@ -58,8 +68,8 @@ static alea_exit walk_lines(FILE *file, const char *name, alea_question_fn visit
         if (is_blank_line(line, (size_t)length)) continue;
         char where[128];
         snprintf(where, sizeof where, "%.90s line %llu", name, (unsigned long long)number);
-        code = alea__question_of_line((alea_bytes){(const uint8_t *)line, (size_t)length}, where,
-                                      number, visit, user);
+        code = alea__question_of_line((alea_bytes){(const uint8_t *)line, (size_t)length}, forms,
+                                      where, number, visit, user);
     }
     if (code == ALEA_EXIT_OK && alea__interrupted) {
         alea__complain("interrupted");
@@ -72,24 +82,35 @@ static alea_exit walk_lines(FILE *file, const char *name, alea_question_fn visit
     return code;
 }
 
-static alea_exit walk_jsonl(const char *path, alea_question_fn visit, void *user) {
-    if (strcmp(path, "-") == 0) return walk_lines(stdin, "standard input", visit, user);
+static alea_exit walk_jsonl(const char *path, alea_question_forms forms, alea_question_fn visit,
+                            void *user) {
+    if (strcmp(path, "-") == 0) return walk_lines(stdin, "standard input", forms, visit, user);
     FILE *file = fopen(path, "re");
     if (!file) {
         alea__complain("cannot open %s: %s", path, strerror(errno));
         return ALEA_EXIT_INPUT;
     }
-    const alea_exit code = walk_lines(file, path, visit, user);
+    const alea_exit code = walk_lines(file, path, forms, visit, user);
     fclose(file);
     return code;
 }
 
 alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn visit, void *user) {
-    if (settings->jsonl) return walk_jsonl(settings->jsonl, visit, user);
+    if (settings->jsonl) return walk_jsonl(settings->jsonl, ALEA_FORMS_SCORE, visit, user);
     if (!settings->text) return walk_files(settings, visit, user);
     const alea_question question = {.id = name_of("text"),
                                     .kind = ALEA_QUESTION_TEXT,
                                     .text = name_of(settings->text).text,
                                     .where = "--text"};
+    return visit(user, &question);
+}
+
+alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit, void *user) {
+    if (settings->jsonl) return walk_jsonl(settings->jsonl, ALEA_FORMS_PROMPT, visit, user);
+    if (!settings->prompt) return walk_files(settings, visit, user);
+    const alea_question question = {.id = name_of("prompt"),
+                                    .kind = ALEA_QUESTION_PROMPT,
+                                    .text = name_of(settings->prompt).text,
+                                    .where = "--prompt"};
     return visit(user, &question);
 }

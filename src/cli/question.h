@@ -1,6 +1,6 @@
 /*
- * One thing to score, and where it comes from: files in turn, --text, or the lines of a JSONL
- * file. Each is checked whole before it is handed out.
+ * One thing to score or to continue, and where it comes from: files in turn, --text or --prompt, or
+ * the lines of a JSONL file. Each is checked whole before it is handed out.
  */
 #ifndef ALEA_CLI_QUESTION_H
 #define ALEA_CLI_QUESTION_H
@@ -10,7 +10,7 @@
 
 typedef struct alea_question {
     alea_text_id id;
-    enum { ALEA_QUESTION_TEXT, ALEA_QUESTION_PAIR, ALEA_QUESTION_IDS } kind;
+    enum { ALEA_QUESTION_TEXT, ALEA_QUESTION_PAIR, ALEA_QUESTION_IDS, ALEA_QUESTION_PROMPT } kind;
     alea_bytes text; /* or the prompt */
     alea_bytes continuation;
     const int32_t *tokens;
@@ -22,12 +22,22 @@ typedef struct alea_question {
  */
 typedef alea_exit (*alea_question_fn)(void *user, const alea_question *question);
 
+/* What a line may hold. */
+typedef enum alea_question_forms {
+    ALEA_FORMS_SCORE, /* text, prompt and continuation, token_ids */
+    ALEA_FORMS_PROMPT /* prompt */
+} alea_question_forms;
+
 /* The number of sources named must be one kind: files, --text or --jsonl. Complains. */
 alea_exit alea__questions_check(const alea_settings *settings);
 alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn visit, void *user);
 
+/* The same for prompts: one file, --prompt or --jsonl. */
+alea_exit alea__prompts_check(const alea_settings *settings);
+alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit, void *user);
+
 /* A bad line: complains with its number. `number` counts from 1. */
-alea_exit alea__question_of_line(alea_bytes line, const char *where, uint64_t number,
-                                 alea_question_fn visit, void *user);
+alea_exit alea__question_of_line(alea_bytes line, alea_question_forms forms, const char *where,
+                                 uint64_t number, alea_question_fn visit, void *user);
 
 #endif

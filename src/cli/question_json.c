@@ -87,24 +87,35 @@ static alea_status read_form(const alea_json_value *root, alea_question *questio
     return alea__json_get_string(continuation, "continuation", &question->continuation, error);
 }
 
-static alea_status read_line(const alea_json_document *document, uint64_t number,
-                             alea_question *question, int32_t **tokens, alea_error *error) {
+static alea_status read_prompt(const alea_json_value *root, alea_question *question,
+                               alea_error *error) {
+    const alea_json_value *prompt = alea__json_given(root, "prompt");
+    if (!prompt) return alea_error_set(error, ALEA_EINVAL, "a line must have a prompt");
+    question->kind = ALEA_QUESTION_PROMPT;
+    return alea__json_get_string(prompt, "prompt", &question->text, error);
+}
+
+static alea_status read_line(const alea_json_document *document, alea_question_forms forms,
+                             uint64_t number, alea_question *question, int32_t **tokens,
+                             alea_error *error) {
     const alea_json_value *root = alea__json_root(document);
     if (alea__json_kind(root) != ALEA_JSON_OBJECT)
         return alea_error_set(error, ALEA_EINVAL, "a line must be a JSON object");
     alea_status status = read_id(alea__json_given(root, "id"), number, &question->id, error);
-    return status < 0 ? status : read_form(root, question, tokens, error);
+    if (status < 0) return status;
+    if (forms == ALEA_FORMS_PROMPT) return read_prompt(root, question, error);
+    return read_form(root, question, tokens, error);
 }
 
-alea_exit alea__question_of_line(alea_bytes line, const char *where, uint64_t number,
-                                 alea_question_fn visit, void *user) {
+alea_exit alea__question_of_line(alea_bytes line, alea_question_forms forms, const char *where,
+                                 uint64_t number, alea_question_fn visit, void *user) {
     alea_question question = {0};
     snprintf(question.where, sizeof question.where, "%s", where);
     alea_error error = {.status = ALEA_OK, .message = ""};
     alea_json_document *document = NULL;
     int32_t *tokens = NULL;
     alea_status status = alea__json_parse(line, ALEA_INPUT_BYTES_MAX, &document, &error);
-    if (status >= 0) status = read_line(document, number, &question, &tokens, &error);
+    if (status >= 0) status = read_line(document, forms, number, &question, &tokens, &error);
     alea_exit code;
     if (status < 0) {
         alea__complain("%s: %s", where, without_line(error.message));

@@ -53,34 +53,51 @@ static alea_exit check_default(const char *model, bool named) {
     return ALEA_EXIT_MODEL;
 }
 
+/* Whose model it is: the core that was named, else the one that the model's form tells. */
+static alea_status find_core(const alea_settings *settings, bool toy, const alea_core_api **api,
+                             alea_error *error) {
+    if (settings->core) return alea_core_load(settings->core, api, error);
+    *api = toy ? alea_core_toy() : alea__core_llama();
+    return ALEA_OK;
+}
+
 static alea_status open_core(const alea_settings *settings, const char *model, uint32_t flags,
-                             alea_core **core, alea_error *error) {
-    const bool toy = is_toy(model);
-    const alea_core_api *api = toy ? alea_core_toy() : alea__core_llama();
+                             int32_t sequences, alea_core **core, alea_error *error) {
+    const bool toy = !settings->core && is_toy(model);
+    const alea_core_api *api = NULL;
+    alea_status status = find_core(settings, toy, &api, error);
+    if (status < 0) return status;
     alea_core_options options = {
         .struct_bytes = sizeof options,
         .flags = flags | (settings->fast ? ALEA_CORE_FAST : 0u),
         .model = toy ? model + sizeof TOY_PREFIX - 1 : model,
         .context_tokens = (int32_t)settings->context_tokens,
+        .sequences = sequences,
         .threads = (int32_t)settings->threads,
         .progress = keep_loading,
     };
-    if (toy || options.context_tokens > 0) return alea_core_open(api, &options, core, error);
+    if (toy || settings->core || options.context_tokens > 0)
+        return alea_core_open(api, &options, core, error);
     options.context_tokens = ALEA_CONTEXT_STANDARD;
-    alea_status status = alea_core_open(api, &options, core, error);
+    status = alea_core_open(api, &options, core, error);
     if (status != ALEA_EINVAL) return status;
-    options.context_tokens =
-        0; /* the model was trained on fewer; refused before weights are read */
+    /* The model was trained on fewer; refused before weights are read. */
+    options.context_tokens = 0;
     return alea_core_open(api, &options, core, error);
 }
 
 alea_exit alea__session_open(const alea_settings *settings, const char *model, uint32_t flags,
-                             alea_session *session) {
+                             int32_t sequences, alea_session *session) {
     *session = (alea_session){.model = alea__model_name(model), .kernels = alea__kernels()};
+    if (settings->core && !model) {
+        alea__complain("--core needs the model that it is to open: --model FILE");
+        return ALEA_EXIT_USAGE;
+    }
     alea_exit code = check_default(session->model, model != NULL);
     if (code != ALEA_EXIT_OK) return code;
     alea_error error = {.status = ALEA_OK, .message = ""};
-    alea_status status = open_core(settings, session->model, flags, &session->core, &error);
+    alea_status status =
+        open_core(settings, session->model, flags, sequences, &session->core, &error);
     if (status < 0) {
         code = alea__interrupted ? ALEA_EXIT_INTERRUPTED : exit_of_open(status);
         alea__complain("%s", code == ALEA_EXIT_INTERRUPTED ? "interrupted" : error.message);

@@ -27,7 +27,7 @@ const char *alea__model_name(const char *named);
 
 /* `flags` are alea_core_flag bits besides ALEA_CORE_FAST, which the settings give. */
 alea_exit alea__session_open(const alea_settings *settings, const char *model, uint32_t flags,
-                             alea_session *session) ALEA_MUST_USE;
+                             int32_t sequences, alea_session *session) ALEA_MUST_USE;
 void alea__session_close(alea_session *session);
 
 #endif

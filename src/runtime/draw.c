@@ -48,12 +48,11 @@ static alea_status draw_token(alea_engine *engine, const alea_run *run, const fl
     }
     const alea_draw_at at = {
         .seed = p->seed,
-        .row = (uint32_t)run->index,
+        .row = (uint32_t)(p->first_choice + run->index),
         .offset = OFFSET_BASE + (uint64_t)alea__run_outputs(run),
     };
     alea_choice choice;
-    alea_status status =
-        alea__row_choose(engine->kernels, row, vocab, &p->sampling, &at, &choice);
+    alea_status status = alea__row_choose(engine->kernels, row, vocab, &p->sampling, &at, &choice);
     if (status < 0) return alea_error_set(&drawn->error, status, "%s", alea_status_text(status));
     drawn->token = choice.token;
     if (p->want_sampled) {
@@ -63,13 +62,14 @@ static alea_status draw_token(alea_engine *engine, const alea_run *run, const fl
     return ALEA_OK;
 }
 
-static alea_status read_entropy(const alea_engine *engine, const float *logits,
-                                alea_extra *extra, alea_drawn *drawn) {
+static alea_status read_report(const alea_engine *engine, const alea_request_params *p,
+                               const float *logits, alea_extra *extra, alea_drawn *drawn) {
     alea_row_report report;
-    const alea_status status =
-        alea__row_report(engine->kernels, logits, engine->info.vocab, -1, 0, true, &report);
+    const alea_status status = alea__row_report(engine->kernels, logits, engine->info.vocab,
+                                                drawn->token, 0, p->want_entropy, &report);
     if (status < 0) return alea_error_set(&drawn->error, status, "%s", alea_status_text(status));
-    extra->entropy = report.entropy;
+    if (p->want_entropy) extra->entropy = report.entropy;
+    if (p->want_rank) extra->rank = report.rank;
     return ALEA_OK;
 }
 
@@ -86,17 +86,18 @@ static void draw_items(void *user, int32_t worker) {
     float *scratch = engine->scratch + (size_t)worker * (size_t)engine->info.vocab;
     for (int32_t i = worker; i < task->plan->n_items; i += task->n_workers) {
         const alea_run *run = task->plan->runs[i];
+        const alea_request_params *p = &run->request->params;
         alea_drawn *drawn = &engine->drawn[i];
         alea_extra *extra = &task->plan->extras[i];
         *drawn = (alea_drawn){.token = -1};
-        *extra = (alea_extra){NAN, NAN, NAN};
+        *extra = (alea_extra){NAN, NAN, NAN, 0};
         if (task->plan->row[i] < 0) continue;
         const float *logits = engine->rows[task->plan->row[i]];
         drawn->forced = next_is_forced(run, &drawn->token);
         if (drawn->forced) continue;
         drawn->status = draw_token(engine, run, logits, scratch, extra, drawn);
-        if (drawn->status >= 0 && run->request->params.want_entropy) {
-            drawn->status = read_entropy(engine, logits, extra, drawn);
+        if (drawn->status >= 0 && (p->want_entropy || p->want_rank)) {
+            drawn->status = read_report(engine, p, logits, extra, drawn);
         }
     }
 }
@@ -136,8 +137,7 @@ static alea_finish ending_of(const alea_engine *engine, const alea_run *run, int
     return ALEA_FINISH_NONE;
 }
 
-static alea_status commit_item(alea_engine *engine, alea_plan *plan, int32_t i,
-                               alea_error *error) {
+static alea_status commit_item(alea_engine *engine, alea_plan *plan, int32_t i, alea_error *error) {
     alea_run *run = plan->runs[i];
     const alea_drawn *drawn = &engine->drawn[i];
     const bool samples = plan->row[i] >= 0;
@@ -204,8 +204,10 @@ static void reduce_items(alea_engine *engine, alea_plan *plan) {
         };
     }
     if (n == 0) return;
-    alea_reduce_batch batch = {.rows = engine->rows, .n_rows = plan->n_rows,
-                               .vocab = engine->info.vocab, .lanes = engine->reduce_lanes,
+    alea_reduce_batch batch = {.rows = engine->rows,
+                               .n_rows = plan->n_rows,
+                               .vocab = engine->info.vocab,
+                               .lanes = engine->reduce_lanes,
                                .n_lanes = n};
     alea_error error;
     const alea_status status = alea__reduce(engine->kernels, engine->pool, &engine->completion,
@@ -217,7 +219,8 @@ static void reduce_items(alea_engine *engine, alea_plan *plan) {
 }
 
 void alea__draw_round(alea_engine *engine, alea_plan *plan) {
-    for (int32_t r = 0; r < plan->n_rows; r++) engine->rows[r] = alea_core_row(engine->core, r);
+    for (int32_t r = 0; r < plan->n_rows; r++)
+        engine->rows[r] = alea_core_row(engine->core, r);
     draw_task task = {engine, plan, alea__pool_threads(engine->pool)};
     if (task.n_workers > plan->n_items) task.n_workers = plan->n_items;
     alea__pool_run(engine->pool, draw_items, &task, task.n_workers);

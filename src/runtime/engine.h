@@ -27,7 +27,7 @@ typedef struct alea_engine_options {
     int32_t queue_tokens;   /* unread tokens of a choice before it pauses; 256 */
     int32_t threads;        /* for the rows; the affinity mask */
     bool no_prefix_cache;
-    bool no_overlap;        /* compute and present in turn, on one thread */
+    bool no_overlap; /* compute and present in turn, on one thread */
 } alea_engine_options;
 
 /* Why a choice ended. */
@@ -48,22 +48,24 @@ enum alea_event_kind { ALEA_EVENT_TOKEN, ALEA_EVENT_FINISH };
 typedef struct alea_event {
     enum alea_event_kind kind;
     int32_t choice;
-    int32_t index;         /* of the token in its choice */
+    int32_t index; /* of the token in its choice */
 
     int32_t token;         /* TOKEN */
     int32_t visible_bytes; /* how many of the token's bytes belong to the returned text */
-    bool has_entry;        /* false: forced, or terminating: no logprob */
-    bool ends;             /* the terminating token; visible_bytes is 0 */
+    bool has_entry;        /* false: forced, or logprobs were not asked for */
+    bool ends;             /* the terminating token: what is shown has no entry for it */
     float logprob;
     float sampled_logprob; /* NaN unless asked for */
     float kept_mass;       /* NaN unless asked for */
     float entropy;         /* NaN unless asked for */
+    int32_t rank;          /* 1 + tokens with a greater logprob; 0 unless asked for */
     int32_t n_alternatives;
     const alea_alternative *alternatives;
 
-    alea_finish finish;    /* FINISH */
+    alea_finish finish; /* FINISH */
     int32_t stop;
     int32_t output_tokens; /* generated, terminating and hidden ones included */
+    alea_status status;    /* ERROR: its kind */
     const char *message;   /* ERROR: one line */
 } alea_event;
 
@@ -130,6 +132,13 @@ void alea__engine_stats_read(alea_engine *engine, alea_engine_stats *stats);
  */
 alea_status alea__request_next(alea_request *request, int32_t timeout_ms,
                                alea_event *event) ALEA_MUST_USE;
+
+/*
+ * The same for one choice: ALEA_DONE once its FINISH was read. A reader that takes the choices one
+ * after the other leaves the others' tokens in their queues: let queue_tokens hold a whole answer.
+ */
+alea_status alea__request_next_of(alea_request *request, int32_t choice, int32_t timeout_ms,
+                                  alea_event *event) ALEA_MUST_USE;
 
 /* End the request at the next round; its choices finish as cancelled. Any thread, any time. */
 void alea__request_cancel(alea_request *request);

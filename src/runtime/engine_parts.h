@@ -35,6 +35,7 @@ typedef struct alea_ring_entry {
     bool has_entry;
     bool ends;
     float logprob, sampled_logprob, kept_mass, entropy;
+    int32_t rank;
     int32_t n_alternatives;
 } alea_ring_entry;
 
@@ -45,7 +46,7 @@ typedef struct alea_ring_entry {
 typedef struct alea_ring {
     alea_ring_entry *entries;       /* [capacity] */
     alea_alternative *alternatives; /* [capacity][width] */
-    _Atomic uint64_t head; /* the planner looks at it without the mutex */
+    _Atomic uint64_t head;          /* the planner looks at it without the mutex */
     uint64_t released, tail;
     int32_t capacity;
     int32_t width;
@@ -69,8 +70,8 @@ typedef struct alea_run {
     int32_t n_prompt;
     alea_history history;
 
-    bool thinking;         /* the thinking budget runs */
-    int32_t n_forced;      /* ids of the close that were forced so far */
+    bool thinking;    /* the thinking budget runs */
+    int32_t n_forced; /* ids of the close that were forced so far */
 
     uint64_t stream_bytes; /* presented so far */
     alea_stop_match stop_match;
@@ -81,8 +82,8 @@ typedef struct alea_run {
     int32_t stop;
     alea_error error;
 
-    bool finished;      /* nothing more will enter the ring; guarded by the request's mutex */
-    bool finish_told;   /* the reader has had the FINISH event */
+    bool finished;         /* nothing more will enter the ring; guarded by the request's mutex */
+    bool finish_told;      /* the reader has had the FINISH event */
     struct alea_run *next; /* in the waiting list */
 } alea_run;
 
@@ -98,7 +99,7 @@ struct alea_request {
     alea_request_params params; /* pointers lead into this request's own memory */
     uint64_t arrival;
     alea_stops stops;
-    alea_run *runs; /* [params.choices] */
+    alea_run *runs;      /* [params.choices] */
     int32_t next_choice; /* where the reader looks first, so that no choice starves another */
     alea_alternative shown[ALEA_TOKEN_IDS_MAX]; /* of the event that the reader holds */
     alea_request_usage usage;
@@ -117,18 +118,19 @@ typedef struct alea_slot {
 /* The extra numbers of a token that the payload has no room for. */
 typedef struct alea_extra {
     float sampled_logprob, kept_mass, entropy;
+    int32_t rank;
 } alea_extra;
 
 /* What one round computes, and afterwards what its frame holds. One for each frame. */
 typedef struct alea_plan {
     int32_t n_items;
     int32_t n_rows;
-    int32_t frame;         /* -1: none */
-    alea_run **runs;       /* [slots], of each item */
+    int32_t frame;   /* -1: none */
+    alea_run **runs; /* [slots], of each item */
     alea_round_item *items;
-    int32_t *row;          /* [slots] of each item; -1: none */
-    alea_lane *lanes;      /* [slots] */
-    alea_extra *extras;    /* [slots] */
+    int32_t *row;       /* [slots] of each item; -1: none */
+    alea_lane *lanes;   /* [slots] */
+    alea_extra *extras; /* [slots] */
 } alea_plan;
 
 /* The drawn token of one row. */
@@ -149,18 +151,18 @@ struct alea_engine {
     int32_t *end_tokens;
     int32_t n_end_tokens;
 
-    alea_slot *slots; /* [options.slots] */
+    alea_slot *slots;  /* [options.slots] */
     alea_run *waiting; /* by priority, then arrival */
     alea_completion completion;
     alea_frames frames;
     alea_plan plans[ALEA_FRAMES];
-    int32_t active;  /* index of the plan of the present round */
-    int32_t pending; /* index of the plan to present; -1: none */
-    const float **rows;           /* [slots] */
-    alea_drawn *drawn;            /* [slots], by item */
+    int32_t active;     /* index of the plan of the present round */
+    int32_t pending;    /* index of the plan to present; -1: none */
+    const float **rows; /* [slots] */
+    alea_drawn *drawn;  /* [slots], by item */
     alea_reduce_lane *reduce_lanes;
-    float *scratch;               /* [pool threads][vocab] */
-    void *block;                  /* one allocation behind the arrays above */
+    float *scratch; /* [pool threads][vocab] */
+    void *block;    /* one allocation behind the arrays above */
     size_t block_bytes;
     uint64_t now_ns;
     uint64_t round;

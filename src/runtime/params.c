@@ -25,21 +25,20 @@ static alea_status check_int(const char *name, int64_t value, int64_t low, int64
 static alea_status check_float(const char *name, float value, float low, float high,
                                alea_error *error) {
     if (value >= low && value <= high) return ALEA_OK;
-    return alea_error_set(error, ALEA_EINVAL, "%s is %g, the range is %g..%g", name,
-                          (double)value, (double)low, (double)high);
+    return alea_error_set(error, ALEA_EINVAL, "%s is %g, the range is %g..%g", name, (double)value,
+                          (double)low, (double)high);
 }
 
-static alea_status check_tokens(const char *name, alea_token_list list, int32_t most,
-                                int32_t vocab, alea_error *error) {
+static alea_status check_tokens(const char *name, alea_token_list list, int32_t most, int32_t vocab,
+                                alea_error *error) {
     if (list.count < 0 || list.count > most || (list.count > 0 && !list.tokens)) {
         return alea_error_set(error, ALEA_EINVAL, "%s has %d ids, at most %d are allowed", name,
                               list.count, most);
     }
     for (int32_t i = 0; i < list.count; i++) {
         if (list.tokens[i] < 0 || list.tokens[i] >= vocab) {
-            return alea_error_set(error, ALEA_EINVAL,
-                                  "%s[%d] is token %d, the vocabulary is 0..%d", name, i,
-                                  list.tokens[i], vocab - 1);
+            return alea_error_set(error, ALEA_EINVAL, "%s[%d] is token %d, the vocabulary is 0..%d",
+                                  name, i, list.tokens[i], vocab - 1);
         }
     }
     return ALEA_OK;
@@ -52,8 +51,7 @@ static alea_status check_penalties(const alea_request_params *p, alea_error *err
                               "repetition_penalty is %g, it must be finite and above 0",
                               (double)p->repetition_penalty);
     }
-    alea_status status =
-        check_float("frequency_penalty", p->frequency_penalty, -2.0f, 2.0f, error);
+    alea_status status = check_float("frequency_penalty", p->frequency_penalty, -2.0f, 2.0f, error);
     if (status < 0) return status;
     return check_float("presence_penalty", p->presence_penalty, -2.0f, 2.0f, error);
 }
@@ -118,8 +116,7 @@ static alea_status check_reports(const alea_request_params *p, int32_t vocab, al
     for (int32_t i = 0; i < p->selected.count; i++) {
         for (int32_t j = 0; j < i; j++) {
             if (p->selected.tokens[i] == p->selected.tokens[j]) {
-                return alea_error_set(error, ALEA_EINVAL,
-                                      "logprob_token_ids names token %d twice",
+                return alea_error_set(error, ALEA_EINVAL, "logprob_token_ids names token %d twice",
                                       p->selected.tokens[i]);
             }
         }
@@ -131,6 +128,8 @@ alea_status alea__params_check(const alea_request_params *p, int32_t vocab, alea
     alea_status status = alea__sampling_check(&p->sampling, error);
     if (status < 0) return status;
     status = check_int("n", p->choices, 1, ALEA_CHOICES_MAX, error);
+    if (status < 0) return status;
+    status = check_int("the first choice", p->first_choice, 0, INT32_MAX - ALEA_CHOICES_MAX, error);
     if (status < 0) return status;
     status = check_penalties(p, error);
     if (status < 0) return status;

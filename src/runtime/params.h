@@ -30,8 +30,9 @@ typedef struct alea_token_list {
 typedef struct alea_request_params {
     alea_sampling sampling;
     uint64_t seed;
-    bool seeded;             /* false: the runtime draws a seed and reports it */
-    int32_t choices;         /* n >= 1; all share the prompt */
+    bool seeded;          /* false: the runtime draws a seed and reports it */
+    int32_t choices;      /* n >= 1; all share the prompt */
+    int32_t first_choice; /* the draws are those of choices first_choice, first_choice + 1, … */
 
     float repetition_penalty; /* 1: none; over prompt and output */
     float frequency_penalty;  /* 0: none; times the count in the output */
@@ -57,6 +58,7 @@ typedef struct alea_request_params {
     alea_token_list selected; /* ids whose logprobs replace the alternatives */
     bool want_sampled;        /* also the as-sampled logprob and the kept mass */
     bool want_entropy;
+    bool want_rank; /* of the chosen token in the raw row; costs a pass over the row */
 
     uint64_t deadline_ns; /* on the runtime's clock; 0: none */
     int32_t priority;     /* smaller first; equal: order of arrival */

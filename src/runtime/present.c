@@ -84,6 +84,7 @@ static void push(alea_run *run, const alea_entry *entry, const alea_extra *extra
         .sampled_logprob = extra->sampled_logprob,
         .kept_mass = extra->kept_mass,
         .entropy = extra->entropy,
+        .rank = extra->rank,
         .n_alternatives = n,
     };
     for (int32_t i = 0; i < n; i++) {
@@ -104,7 +105,8 @@ static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *de
     alea_entry entry;
     while (alea__decode_next(decoded, &entry)) {
         const alea_bytes bytes = entry.ends && !run->request->params.include_stop
-                                     ? (alea_bytes){NULL, 0} : bytes_of(engine, entry.token);
+                                     ? (alea_bytes){NULL, 0}
+                                     : bytes_of(engine, entry.token);
         if (!alea__ring_has_room(&run->ring, 1)) {
             alea_error error;
             alea_error_set(&error, ALEA_ELIMIT,
@@ -142,7 +144,8 @@ static void present_run(alea_engine *engine, alea_plan *plan, int32_t i) {
 }
 
 void alea__present_round(alea_engine *engine, alea_plan *plan) {
-    for (int32_t i = 0; i < plan->n_items; i++) present_run(engine, plan, i);
+    for (int32_t i = 0; i < plan->n_items; i++)
+        present_run(engine, plan, i);
     alea__engine_note(engine, alea__frames_release(&engine->frames, plan->frame, NULL));
     plan->frame = -1;
 }

@@ -101,15 +101,21 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
     alea_alternative *alternatives =
         carve(c, (size_t)capacity * (size_t)width, sizeof *alternatives);
     if (!c->base) return;
-    *run = (alea_run){.request = request, .index = index, .slot = -1, .tokens = tokens,
-                      .n_tokens = n_prompt, .n_prompt = n_prompt, .stop = -1,
+    *run = (alea_run){.request = request,
+                      .index = index,
+                      .slot = -1,
+                      .tokens = tokens,
+                      .n_tokens = n_prompt,
+                      .n_prompt = n_prompt,
+                      .stop = -1,
                       .thinking = p->thinking_budget >= 0};
     memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
     alea__history_init(&run->history, history, most);
-    for (int32_t i = 0; i < n_prompt; i++) alea__history_add_prompt(&run->history, prompt[i]);
+    for (int32_t i = 0; i < n_prompt; i++)
+        alea__history_add_prompt(&run->history, prompt[i]);
     alea__stop_match_init(&run->stop_match, p->n_stops, match);
-    run->ring = (alea_ring){.entries = entries, .alternatives = alternatives,
-                            .capacity = capacity, .width = width};
+    run->ring = (alea_ring){
+        .entries = entries, .alternatives = alternatives, .capacity = capacity, .width = width};
 }
 
 /* Called twice: with c->base NULL it counts, then it fills. */
@@ -199,8 +205,10 @@ alea_status alea__engine_submit(alea_engine *engine, const int32_t *prompt, int3
     const bool full = engine->n_waiting_requests >= engine->options.queue_requests;
     if (!full && !engine->stopping) {
         built->arrival = engine->arrivals++;
-        if (engine->inbox_last) engine->inbox_last->next = built;
-        else engine->inbox = built;
+        if (engine->inbox_last)
+            engine->inbox_last->next = built;
+        else
+            engine->inbox = built;
         engine->inbox_last = built;
         engine->n_waiting_requests++;
         engine->stats.requests++;
@@ -242,11 +250,19 @@ static void event_of_entry(alea_request *request, alea_run *run, alea_event *eve
     const size_t at = ring->head % (uint64_t)ring->capacity;
     const alea_ring_entry *entry = &ring->entries[at];
     *event = (alea_event){
-        .kind = ALEA_EVENT_TOKEN, .choice = run->index, .index = entry->index,
-        .token = entry->token, .visible_bytes = entry->visible_bytes,
-        .has_entry = entry->has_entry, .ends = entry->ends, .logprob = entry->logprob,
-        .sampled_logprob = entry->sampled_logprob, .kept_mass = entry->kept_mass,
-        .entropy = entry->entropy, .n_alternatives = entry->n_alternatives,
+        .kind = ALEA_EVENT_TOKEN,
+        .choice = run->index,
+        .index = entry->index,
+        .token = entry->token,
+        .visible_bytes = entry->visible_bytes,
+        .has_entry = entry->has_entry,
+        .ends = entry->ends,
+        .logprob = entry->logprob,
+        .sampled_logprob = entry->sampled_logprob,
+        .kept_mass = entry->kept_mass,
+        .entropy = entry->entropy,
+        .rank = entry->rank,
+        .n_alternatives = entry->n_alternatives,
         .alternatives = request->shown,
     };
     memcpy(request->shown, ring->alternatives + at * (size_t)ring->width,
@@ -256,28 +272,39 @@ static void event_of_entry(alea_request *request, alea_run *run, alea_event *eve
 
 static void event_of_finish(alea_run *run, alea_event *event) {
     *event = (alea_event){
-        .kind = ALEA_EVENT_FINISH, .choice = run->index, .finish = run->finish, .stop = run->stop,
+        .kind = ALEA_EVENT_FINISH,
+        .choice = run->index,
+        .finish = run->finish,
+        .stop = run->stop,
         .output_tokens = alea__run_outputs(run),
+        .status = run->finish == ALEA_FINISH_ERROR ? run->error.status : ALEA_OK,
         .message = run->finish == ALEA_FINISH_ERROR ? run->error.message : NULL,
     };
     run->finish_told = true;
 }
 
 /* ALEA_OK with an event, ALEA_MORE, or ALEA_DONE. The request's mutex is held. */
+static alea_status take_event_of(alea_run *run, alea_event *event) {
+    if (run->finish_told) return ALEA_DONE;
+    if (run->ring.head < run->ring.released) {
+        event_of_entry(run->request, run, event);
+        return ALEA_OK;
+    }
+    if (!run->finished) return ALEA_MORE;
+    event_of_finish(run, event);
+    return ALEA_OK;
+}
+
+/* The same for whichever choice has something; each in turn. */
 static alea_status take_event(alea_request *request, alea_event *event) {
     const int32_t n = request->params.choices;
     int32_t told = 0;
     for (int32_t i = 0; i < n; i++) {
         alea_run *run = &request->runs[(request->next_choice + i) % n];
-        if (run->finish_told) {
-            told++;
-            continue;
-        }
-        const bool token = run->ring.head < run->ring.released;
-        if (!token && !run->finished) continue;
+        const alea_status status = take_event_of(run, event);
+        told += status == ALEA_DONE;
+        if (status != ALEA_OK) continue;
         request->next_choice = (run->index + 1) % n;
-        if (token) event_of_entry(request, run, event);
-        else event_of_finish(run, event);
         return ALEA_OK;
     }
     return told == n ? ALEA_DONE : ALEA_MORE;
@@ -295,16 +322,21 @@ static struct timespec deadline_in(int32_t timeout_ms) {
     return at;
 }
 
-alea_status alea__request_next(alea_request *request, int32_t timeout_ms, alea_event *event) {
+static alea_status take_event_from(alea_request *request, int32_t choice, alea_event *event) {
+    return choice < 0 ? take_event(request, event) : take_event_of(&request->runs[choice], event);
+}
+
+/* choice -1: any. */
+static alea_status next_event(alea_request *request, int32_t choice, int32_t timeout_ms,
+                              alea_event *event) {
     const struct timespec until = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&request->mutex);
-    alea_status status = take_event(request, event);
+    alea_status status = take_event_from(request, choice, event);
     while (status == ALEA_MORE && timeout_ms != 0) {
-        const int waited = timeout_ms < 0
-                               ? pthread_cond_wait(&request->readable, &request->mutex)
-                               : pthread_cond_timedwait(&request->readable, &request->mutex,
-                                                        &until);
-        status = take_event(request, event);
+        const int waited =
+            timeout_ms < 0 ? pthread_cond_wait(&request->readable, &request->mutex)
+                           : pthread_cond_timedwait(&request->readable, &request->mutex, &until);
+        status = take_event_from(request, choice, event);
         if (waited == ETIMEDOUT) break;
     }
     pthread_mutex_unlock(&request->mutex);
@@ -315,6 +347,15 @@ alea_status alea__request_next(alea_request *request, int32_t timeout_ms, alea_e
         pthread_mutex_unlock(&request->engine->mutex);
     }
     return status;
+}
+
+alea_status alea__request_next(alea_request *request, int32_t timeout_ms, alea_event *event) {
+    return next_event(request, -1, timeout_ms, event);
+}
+
+alea_status alea__request_next_of(alea_request *request, int32_t choice, int32_t timeout_ms,
+                                  alea_event *event) {
+    return next_event(request, choice, timeout_ms, event);
 }
 
 void alea__request_cancel(alea_request *request) {

@@ -12,6 +12,7 @@ import closing
 
 PROGRAM = os.environ["ALEA"]
 TINY_GGUF = os.environ["ALEA_TINY_GGUF"]
+BIGRAM = os.environ["ALEA_BIGRAM"]
 SANITIZED = os.environ.get("ALEA_SANITIZED", "") != ""
 TOY = ["--model", "toy:text=1"]
 

@@ -6,7 +6,7 @@ import subprocess
 import sys
 import time
 
-from rig import Case, PROGRAM, TOY, closing, environment, parse_lines
+from rig import BIGRAM, Case, PROGRAM, TOY, closing, environment, parse_lines
 
 USAGE, INPUT, MODEL, OUTPUT = 2, 3, 4, 5
 
@@ -41,8 +41,13 @@ REFUSALS = [
     ("seed negative", USAGE, "--seed is '-1'", ["generate", *TOY, "-p", "a", "--seed", "-1"], ""),
     ("seed above", USAGE, "--seed is", ["generate", *TOY, "-p", "a", "--seed", "18446744073709551616"], ""),
     ("no samples", USAGE, "--n is '0'", ["generate", *TOY, "-p", "a", "--n", "0"], ""),
-    ("no prompt", USAGE, "needs one prompt", ["generate", *TOY], ""),
-    ("two prompts", USAGE, "needs one prompt", ["generate", *TOY, "-p", "a", "-"], ""),
+    ("no prompt", USAGE, "needs one source", ["generate", *TOY], ""),
+    ("two prompts", USAGE, "needs one source", ["generate", *TOY, "-p", "a", "-"], ""),
+    ("a prompt and lines", USAGE, "needs one source", ["generate", *TOY, "-p", "a", "-l", "-"], ""),
+    ("an empty stop", USAGE, "--stop is empty", ["generate", *TOY, "-p", "a", "--stop", ""], ""),
+    ("too many stops", USAGE, "more than 64", ["generate", *TOY, "-p", "a", *["--stop", "x"] * 65], ""),
+    ("no place to compute", USAGE, "--parallel is '0'", ["generate", *TOY, "-p", "a", "--parallel", "0"], ""),
+    ("a core without a model", USAGE, "--core needs", ["generate", "--core", BIGRAM, "-p", "a"], ""),
     ("bench what", USAGE, "core or ops", ["bench", "everything"], ""),
     ("too many operands", USAGE, "what to do with 'b'", ["inspect", "a", "b"], ""),
     ("no such text", INPUT, "cannot open nowhere.txt", ["score", *TOY, "nowhere.txt"], ""),
@@ -52,6 +57,8 @@ REFUSALS = [
     ("text not UTF-8", INPUT, "not UTF-8 at byte 2", ["score", *TOY, "-"], b"ab\xff"),
     ("prompt longer than the context", INPUT, "context holds 8", ["generate", *TOY, "-c", "8", "-p", "0123456789"], ""),
     ("line no JSON", INPUT, "line 1", ["score", *TOY, "--jsonl", "-"], "{bad\n"),
+    ("line without a prompt", INPUT, "line 1: .*prompt", ["generate", *TOY, "-l", "-"], '{"text":"a"}\n'),
+    ("line with an empty prompt", INPUT, "line 1: .*empty", ["generate", "--model", "toy:bos=0", "-l", "-"], '{"prompt":""}\n'),
     ("line no object", INPUT, "line 1.*object", ["score", *TOY, "--jsonl", "-"], "[1]\n"),
     ("line without a form", INPUT, "line 1.*must have", ["score", *TOY, "--jsonl", "-"], '{"id":1}\n'),
     ("line with two forms", INPUT, "must have", ["score", *TOY, "--jsonl", "-"], '{"text":"a","token_ids":[1]}\n'),
@@ -67,7 +74,10 @@ REFUSALS = [
     ("no token ids", INPUT, "token_ids", ["score", *TOY, "--jsonl", "-"], '{"token_ids":[]}\n'),
     ("no such JSONL", INPUT, "cannot open", ["score", *TOY, "--jsonl", "nowhere.jsonl"], ""),
     ("row with NaN", MODEL, "token 4 ", ["score", "--model", "toy:nan_at=3", "--text", "abcdefg", "--json"], ""),
-    ("generated row with NaN", MODEL, "generated token 0", ["generate", "--model", "toy:nan_at=1", "-p", "a", "--json"], ""),
+    ("generated row with NaN", MODEL, "--prompt: at position 2", ["generate", "--model", "toy:nan_at=1", "-p", "a", "--json"], ""),
+    ("no such core", MODEL, "nowhere.so", ["generate", "--core", "nowhere.so", "--model", "x", "-p", "a"], ""),
+    ("a core that is none", MODEL, "cannot be loaded", ["inspect", "--core", __file__, "x"], ""),
+    ("no model for the core", MODEL, "nowhere.txt", ["score", "--core", BIGRAM, "--model", "nowhere.txt", "--text", "a"], ""),
     ("no such model", MODEL, "nowhere.gguf", ["score", "--model", "nowhere.gguf", "--text", "a"], ""),
     ("a directory as model", MODEL, "directory", ["inspect", "/"], ""),
     ("a model that is no GGUF", MODEL, "GGUF", ["inspect", PROGRAM], ""),

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import unicodedata
 
-from rig import Case, PROGRAM, SANITIZED, TOY, closing, environment, float32, parse_lines
+from rig import BIGRAM, Case, PROGRAM, SANITIZED, TOY, closing, environment, float32, parse_lines
 
 ROOT = closing.ROOT
 SCORE_KEYS = ["id", "tokens", "n_tokens", "n_scored", "sum_logprob", "perplexity", "bits_per_byte"]
@@ -218,6 +218,68 @@ class Samples(Case):
         self.assertEqual(first.splitlines()[0], self.good(*args, "--seed", "5").strip())
         self.assertNotEqual(first, self.good(*args, "--seed", "6", "--n", "2"))
 
+    def test_the_first_samples_do_not_depend_on_how_many_follow(self):
+        args = ["generate", *TOY, "--json", "-p", "Hello", "--max-tokens", "6", "--seed", "5"]
+        many = self.good(*args, "--n", "300").splitlines()
+        self.assertEqual(len(many), 300)
+        self.assertEqual(many[:3], self.good(*args, "--n", "3").splitlines())
+        self.assertEqual([json.loads(line)["id"] for line in many], list(range(300)))
+        self.assertGreater(len({json.loads(line)["text"] for line in many}), 250)
+
+    def test_a_prompt_among_others_gives_what_it_gives_alone(self):
+        prompts = ["Hello", "the cat ", "数", "a" * 60, "Hello", "Hell"]
+        data = "".join(json.dumps({"id": f"q{i}", "prompt": prompt}) + "\n"
+                       for i, prompt in enumerate(prompts))
+        args = ["--json", "--seed", "5", "--n", "2", "-n", "12", "-k", "3", "--ignore-end",
+                "--threads", "1"]
+        for model in (TOY, ["--model", self.tiny()]):
+            lines = self.lines("generate", *model, *args, "--jsonl", "-", stdin=data)
+            self.assertEqual([(line.pop("id"), line.pop("sample")) for line in lines],
+                             [(f"q{i}", c) for i in range(len(prompts)) for c in (0, 1)])
+            for parallel in ("1", "7"):
+                again = self.lines("generate", *model, *args, "--jsonl", "-", "--parallel", parallel,
+                                   stdin=data)
+                for line, other in zip(lines, again, strict=True):
+                    del other["id"], other["sample"]
+                    self.assertEqual(line, other)
+            for i, prompt in enumerate(prompts):
+                alone = self.lines("generate", *model, *args, "-p", prompt)
+                for line in alone:
+                    self.assertEqual(list(line), SAMPLE_KEYS)
+                    del line["id"]
+                self.assertEqual(lines[2 * i:2 * i + 2], alone)
+
+    def test_more_lines_than_are_held_at_once(self):
+        data = "".join('{"prompt":"line %d "}\n' % i for i in range(100))
+        lines = self.lines("generate", *TOY, "--json", "--seed", "5", "-n", "4", "--n", "5",
+                           "--jsonl", self.path("many.jsonl", data))
+        self.assertEqual([(line["id"], line["sample"]) for line in lines],
+                         [(i, c) for i in range(1, 101) for c in range(5)])
+
+    def test_prompts_before_a_bad_line_are_answered(self):
+        said = self.refused(3, "line 2", "generate", *TOY, "--json", "-n", "3", "--jsonl", "-",
+                            stdin='{"id":1,"prompt":"a"}\n{"id":2}\n{"id":3,"prompt":"a"}\n')
+        self.assertEqual([line["id"] for line in parse_lines(said)], [1])
+
+    def test_an_end_token_has_no_entry_and_no_text(self):
+        line, = self.lines("generate", "--model", "toy:peak=50", "--json", "-T", "0", "-p", "~")
+        # this model counts up: 256 is the token of the beginning, 257 that of the end
+        self.assertEqual([token["id"] for token in line["tokens"]], list(range(127, 257)))
+        self.assertEqual((line["finish_reason"], line["stop_reason"]), ("stop", None))
+
+    def test_a_stop_string_ends_the_text_before_it(self):
+        args = ["generate", *TOY, "--json", "-p", "Hello", "--seed", "11", "-n", "40", "--ignore-end"]
+        whole, = self.lines(*args)
+        for start in (3, 5, 8):
+            stop = whole["text"][start:start + 3]
+            line, = self.lines(*args, "--stop", "nowhere", "--stop", stop)
+            self.assertEqual(line["text"], whole["text"][:whole["text"].index(stop)])
+            self.assertEqual((line["finish_reason"], line["stop_reason"]), ("stop", stop))
+            n = len(line["tokens"])
+            self.assertEqual(line["tokens"], whole["tokens"][:n])
+            self.assertLessEqual(len(line["text"].encode()), len(join(line["tokens"])))
+            self.assertLess(len(join(line["tokens"][:-1])), len(line["text"].encode()) + (n == 0))
+
     def test_an_absent_seed_is_drawn_and_reported(self):
         args = ["generate", *TOY, "--json", "-p", "Hello", "--max-tokens", "30", "--ignore-end"]
         line, = self.lines(*args)
@@ -261,6 +323,30 @@ class Samples(Case):
     def test_markup_counts_only_when_asked_for(self):
         args = ["generate", *TOY, "--json", "--seed", "5", "-n", "5", "-p", "<|im_start|>"]
         self.assertNotEqual(self.good(*args), self.good(*args, "--markup"))
+
+
+class Cores(Case):
+    """examples/core-c, as its README shows it."""
+
+    def setUp(self):
+        super().setUp()
+        self.core = ["--core", BIGRAM, "--model", self.path("some.txt", "ab" * 50000)]
+
+    def test_a_core_of_ones_own_generates(self):
+        line, = self.lines("generate", *self.core, "-p", "a", "--json", "-n", "6", "-T", "0")
+        self.assertEqual(line["text"], "bababa")
+        self.assertEqual(self.good("generate", *self.core, "-p", "a", "-q", "-n", "6", "-T", "0"),
+                         "bababa\n")
+
+    def test_a_core_of_ones_own_scores(self):
+        line, = self.lines("score", *self.core, "--json", "--text", "abab")
+        for token in line["tokens"][1:]:
+            self.assertEqual(token["rank"], 1)
+            self.assertGreater(token["logprob"], -0.01)
+
+    def test_a_core_of_ones_own_is_inspected(self):
+        line, = self.lines("inspect", "--json", *self.core[:2], self.core[3])
+        self.assertEqual(line["core"], "bigram")
 
 
 class Terminal(Case):

@@ -17,6 +17,7 @@ typedef struct rig_choice {
     float sampled[RIG_TOKENS_MAX];
     float masses[RIG_TOKENS_MAX];
     float entropies[RIG_TOKENS_MAX];
+    int32_t ranks[RIG_TOKENS_MAX];
     int32_t n_alternatives[RIG_TOKENS_MAX];
     alea_alternative alternatives[RIG_TOKENS_MAX][20];
     alea_finish finish;
