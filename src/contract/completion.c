@@ -68,11 +68,11 @@ void alea__layout_buffer(const alea_completion_layout *layout, alea_buffer buffe
     const int64_t slots = layout->capacity;
     const int64_t tokens = layout->tokens;
     const int64_t rows = layout->scored_rows;
-    alea_buffer_shape s = {.name = names[buffer], .dtype = ALEA_DTYPE_INT32};
+    alea_buffer_shape s = {.name = names[buffer], .word = ALEA_WORD_INT32};
 #define EXTENTS(n, ...) (s.rank = (n), memcpy(s.extent, (int64_t[4]){__VA_ARGS__}, sizeof s.extent))
     switch (buffer) {
     case ALEA_BUFFER_RECORDS:
-        s.dtype = ALEA_DTYPE_INT64;
+        s.word = ALEA_WORD_INT64;
         EXTENTS(3, ALEA_FRAMES, slots, ALEA_RECORD_HEADER + tokens);
         break;
     case ALEA_BUFFER_LOGPROBS:
@@ -99,7 +99,7 @@ void alea__layout_buffer(const alea_completion_layout *layout, alea_buffer buffe
 #undef EXTENTS
     if (s.rank > 0) {
         /* The limits of a checked layout keep this below 2^33 bytes. */
-        s.bytes = s.dtype == ALEA_DTYPE_INT64 ? sizeof(int64_t) : sizeof(int32_t);
+        s.bytes = s.word == ALEA_WORD_INT64 ? sizeof(int64_t) : sizeof(int32_t);
         for (int32_t i = 0; i < s.rank; i++)
             s.bytes *= (size_t)s.extent[i];
         s.reserved_bytes = (s.bytes + REGION_BYTES - 1) & ~(size_t)(REGION_BYTES - 1);
@@ -193,7 +193,7 @@ alea_status alea__completion_bind(const alea_completion_layout *layout,
         if ((buffers[i] != NULL) != (shape.rank > 0))
             return alea_error_set(error, ALEA_EINVAL, "buffer %s is %s", shape.name,
                                   buffers[i] ? "not part of this layout" : "missing");
-        const size_t alignment = shape.dtype == ALEA_DTYPE_INT64 ? 8 : 4;
+        const size_t alignment = shape.word == ALEA_WORD_INT64 ? 8 : 4;
         if ((uintptr_t)buffers[i] % alignment != 0)
             return alea_error_set(error, ALEA_EINVAL, "buffer %s is not aligned to %zu bytes",
                                   shape.name, alignment);

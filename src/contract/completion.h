@@ -44,12 +44,12 @@ typedef enum alea_buffer {
     ALEA_BUFFERS
 } alea_buffer;
 
-typedef enum alea_dtype { ALEA_DTYPE_INT32, ALEA_DTYPE_INT64 } alea_dtype;
+typedef enum alea_word { ALEA_WORD_INT32, ALEA_WORD_INT64 } alea_word;
 
 /* What a buffer is under a layout. */
 typedef struct alea_buffer_shape {
     const char *name;
-    alea_dtype dtype;
+    alea_word word;
     int32_t rank; /* 0: the layout does not have this buffer */
     int64_t extent[4];
     size_t bytes;          /* product of the extents times the size of an element */

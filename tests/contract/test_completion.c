@@ -20,26 +20,26 @@ static void test_buffers_have_exact_names_types_and_shapes(void **state) {
     (void)state;
     static const struct {
         const char *name;
-        alea_dtype dtype;
+        alea_word word;
         int32_t rank;
         int64_t extent[4];
     } want[ALEA_BUFFERS] = {
-        {"completion_records", ALEA_DTYPE_INT64, 3, {2, 5, 16 + 3}},
-        {"completion_logprobs", ALEA_DTYPE_INT32, 4, {2, 5, 3, 258}},
-        {"logprob_requested", ALEA_DTYPE_INT32, 1, {5}},
-        {"logprob_token_ids", ALEA_DTYPE_INT32, 2, {5, 128}},
-        {"logprob_token_id_counts", ALEA_DTYPE_INT32, 1, {5}},
-        {"prompt_target_tokens", ALEA_DTYPE_INT32, 1, {300}},
-        {"prompt_logprobs", ALEA_DTYPE_INT32, 3, {2, 300, 43}},
+        {"completion_records", ALEA_WORD_INT64, 3, {2, 5, 16 + 3}},
+        {"completion_logprobs", ALEA_WORD_INT32, 4, {2, 5, 3, 258}},
+        {"logprob_requested", ALEA_WORD_INT32, 1, {5}},
+        {"logprob_token_ids", ALEA_WORD_INT32, 2, {5, 128}},
+        {"logprob_token_id_counts", ALEA_WORD_INT32, 1, {5}},
+        {"prompt_target_tokens", ALEA_WORD_INT32, 1, {300}},
+        {"prompt_logprobs", ALEA_WORD_INT32, 3, {2, 300, 43}},
     };
     const alea_completion_layout layout = alea__layout_complete(5, 3, 300);
     for (int i = 0; i < ALEA_BUFFERS; i++) {
         alea_buffer_shape shape;
         alea__layout_buffer(&layout, (alea_buffer)i, &shape);
         assert_string_equal(shape.name, want[i].name);
-        assert_int_equal(shape.dtype, want[i].dtype);
+        assert_int_equal(shape.word, want[i].word);
         assert_int_equal(shape.rank, want[i].rank);
-        size_t bytes = shape.dtype == ALEA_DTYPE_INT64 ? 8 : 4;
+        size_t bytes = shape.word == ALEA_WORD_INT64 ? 8 : 4;
         for (int32_t d = 0; d < shape.rank; d++) {
             assert_int_equal(shape.extent[d], want[i].extent[d]);
             bytes *= (size_t)want[i].extent[d];

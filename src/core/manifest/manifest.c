@@ -96,7 +96,7 @@ static alea_status check_geometry(const checking *c, alea_buffer which) {
     const buffer_message *b = c->contract[which];
     alea_buffer_shape want;
     alea__layout_buffer(&c->layout, which, &want);
-    const bool wide = want.dtype == ALEA_DTYPE_INT64;
+    const bool wide = want.word == ALEA_WORD_INT64;
     if (b->data_type != (wide ? ALEA__CORE__DATA_TYPE__INT64 : ALEA__CORE__DATA_TYPE__INT32))
         return alea_error_set(c->error, ALEA_EFORMAT,
                               "manifest: buffer %s has data type %s, not %s", want.name,

@@ -113,8 +113,8 @@ static void add_buffers(manifest_storage *s, const alea_core_info *info,
         alea__layout_buffer(layout, (alea_buffer)i, &shape);
         if (shape.rank == 0) continue;
         add_buffer(s, contract_name((alea_buffer)i),
-                   shape.dtype == ALEA_DTYPE_INT64 ? ALEA__CORE__DATA_TYPE__INT64
-                                                   : ALEA__CORE__DATA_TYPE__INT32,
+                   shape.word == ALEA_WORD_INT64 ? ALEA__CORE__DATA_TYPE__INT64
+                                                 : ALEA__CORE__DATA_TYPE__INT32,
                    (size_t)shape.rank, shape.extent);
     }
 }
