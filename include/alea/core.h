@@ -126,8 +126,9 @@ typedef struct alea_round {
 
 /**
  * The table that a core exports. Reading order: open, describe, token_info/tokenize, then
- * submit, wait, row in turn. One thread at a time per instance. A failing call fills `error`
- * where it takes one and leaves sequences as they were, unless it says otherwise.
+ * submit, wait, row in turn. One thread at a time per instance, but for describe, token_info and
+ * tokenize: any thread calls those, also while another waits for a round. A failing call fills
+ * `error` where it takes one and leaves sequences as they were, unless it says otherwise.
  */
 typedef struct alea_core_api {
     uint32_t abi;          /**< ALEA_CORE_ABI */
@@ -228,7 +229,8 @@ ALEA_API ALEA_MUST_USE alea_status alea_core_token(const alea_core *core, int32_
  * Domain    text of at most 2^30 bytes; tokens may be NULL with capacity 0
  * Result    *count, and the ids where they fit
  * Exact     a function of the model alone
- * Errors    ALEA_EINVAL, ALEA_ELIMIT, ALEA_ENOMEM
+ * Errors    ALEA_EINVAL, ALEA_ELIMIT, ALEA_ENOMEM, ALEA_EFORMAT (the text is not UTF-8, for cores
+ *           that need it), ALEA_ECORE: *count untouched
  * Memory    the core may allocate
  * Threads   reentrant
  */
