@@ -24,22 +24,29 @@ static alea_status fail(alea_output *output, const char *doing) {
     return ALEA_EIO;
 }
 
+/* Without the file, if there is one. */
+static void drop_temporary(alea_output *output) {
+    if (output->fd >= 0) {
+        close(output->fd);
+        unlink(output->temporary);
+    }
+    free(output->temporary);
+    output->temporary = NULL;
+    output->fd = -1;
+}
+
 static alea_status open_temporary(alea_output *output) {
     const size_t length = strlen(output->path) + sizeof ".XXXXXX";
     output->temporary = malloc(length);
     if (!output->temporary) return fail(output, "create");
     snprintf(output->temporary, length, "%s.XXXXXX", output->path);
-    output->fd = mkstemp(output->temporary);
-    if (output->fd < 0) {
-        alea_status status = fail(output, "create");
-        free(output->temporary);
-        output->temporary = NULL;
-        return status;
-    }
-    const mode_t mask = umask(0); /* mkstemp makes it private; give it the usual rights */
+    output->fd = mkostemp(output->temporary, O_CLOEXEC);
+    const mode_t mask = umask(0); /* mkostemp makes it private; give it the usual rights */
     umask(mask);
-    if (fchmod(output->fd, 0666 & ~mask) < 0) return fail(output, "create");
-    return ALEA_OK;
+    if (output->fd >= 0 && fchmod(output->fd, 0666 & ~mask) == 0) return ALEA_OK;
+    const alea_status status = fail(output, "create");
+    drop_temporary(output);
+    return status;
 }
 
 alea_status alea__output_open(alea_output *output, const char *path) {
