@@ -95,6 +95,10 @@ static void draw_items(void *user, int32_t worker) {
         const float *logits = engine->rows[task->plan->row[i]];
         drawn->forced = next_is_forced(run, &drawn->token);
         if (drawn->forced) continue;
+        if (!logits) {
+            drawn->status = alea_error_set(&drawn->error, ALEA_ECORE, "the core gave no row");
+            continue;
+        }
         drawn->status = draw_token(engine, run, logits, scratch, extra, drawn);
         if (drawn->status >= 0 && (p->want_entropy || p->want_rank)) {
             drawn->status = read_report(engine, p, logits, extra, drawn);

@@ -320,6 +320,30 @@ static void test_a_cancel_reaches_a_request_behind_others_that_wait(void **state
     rig_close(&r);
 }
 
+static const float *no_row(alea_core *core, int32_t index) {
+    (void)core, (void)index;
+    return NULL;
+}
+
+static void test_a_row_that_the_core_withholds_fails_its_request(void **state) {
+    (void)state;
+    static alea_core_api blind;
+    blind = *alea_core_toy();
+    blind.row = no_row;
+    const alea_core_options options = {.struct_bytes = sizeof options, .model = "vocab=320"};
+    rig r = {NULL, NULL};
+    assert_int_equal(alea_core_open(&blind, &options, &r.core, NULL), ALEA_OK);
+    assert_int_equal(alea__engine_create(r.core, &defaults, &r.engine, NULL), ALEA_OK);
+    alea_request_params params = alea__params_default();
+    params.top = 2;
+    const int32_t prompt[] = {1};
+    static rig_choice choice;
+    rig_run(&r, prompt, 1, &params, &choice);
+    assert_int_equal(choice.finish, ALEA_FINISH_ERROR);
+    assert_string_equal(choice.message, "at position 1: the core gave no row");
+    rig_close(&r);
+}
+
 static void test_a_slow_reader_pauses_its_own_request_only(void **state) {
     (void)state;
     alea_engine_options options = defaults;
@@ -401,6 +425,7 @@ int main(void) {
         cmocka_unit_test(test_thinking_is_closed_by_force_without_entries),
         cmocka_unit_test(test_cancel_and_deadline_end_a_request_where_it_stands),
         cmocka_unit_test(test_a_cancel_reaches_a_request_behind_others_that_wait),
+        cmocka_unit_test(test_a_row_that_the_core_withholds_fails_its_request),
         cmocka_unit_test(test_a_slow_reader_pauses_its_own_request_only),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
         cmocka_unit_test(test_refused_submissions_name_the_field),
