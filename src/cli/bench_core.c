@@ -17,7 +17,17 @@
 #include "core/llama/core_llama.h"
 #include "kernel/rows.h"
 
-enum { ROUNDS_MAX = 99, DECODE_STEPS = 64, DECODE_PROMPT = 32, SEQUENCES = 4, TOP = 20 };
+enum {
+    ROUNDS = 5, /* runs of each case, interleaved; odd, for the median */
+    PROMPT = 512,
+    BLOCK_ROWS = 64, /* rows in a scoring round */
+    DECODE_STEPS = 64,
+    DECODE_PROMPT = 32,
+    SEQUENCES = 4,
+    TOP = 20
+};
+
+_Static_assert(DECODE_PROMPT + DECODE_STEPS + SEQUENCES <= PROMPT, "decoding reads the prompt");
 
 typedef struct bench {
     const alea_bench_core_options *options;
@@ -25,11 +35,9 @@ typedef struct bench {
     alea_core *invariant;
     alea_pool *pool;
     int32_t vocab;
-    int32_t prompt_tokens;
-    int32_t block_rows;
-    int32_t *tokens; /* [prompt_tokens + 1] */
-    const float **rows;
-    alea_row_report *reports; /* [block_rows] */
+    int32_t tokens[PROMPT + 1];
+    const float *rows[BLOCK_ROWS];
+    alea_row_report reports[BLOCK_ROWS];
     alea_error error;
 } bench;
 
@@ -37,7 +45,8 @@ typedef alea_status (*bench_run)(bench *b, int32_t *tokens);
 
 typedef struct bench_case {
     const char *name;
-    bench_run run;
+    bench_run run; /* NULL: decoding in so many sequences at once */
+    int32_t sequences;
     int32_t against; /* index of the case that the ratio is to; -1: none */
 } bench_case;
 
@@ -53,30 +62,30 @@ static alea_status run_item(bench *b, alea_core *core, int32_t at, int32_t n, in
 static alea_status prefill(bench *b, alea_core *core, int32_t chunk) {
     int32_t n_rows = 0;
     alea_status status = alea_core_sequence_trim(core, 0, 0, &b->error);
-    for (int32_t at = 0; status == ALEA_OK && at < b->prompt_tokens; at += chunk) {
-        const int32_t n = chunk < b->prompt_tokens - at ? chunk : b->prompt_tokens - at;
-        const bool last = at + n == b->prompt_tokens;
+    for (int32_t at = 0; status == ALEA_OK && at < PROMPT; at += chunk) {
+        const int32_t n = chunk < PROMPT - at ? chunk : PROMPT - at;
+        const bool last = at + n == PROMPT;
         status = run_item(b, core, at, n, last ? n - 1 : n, &n_rows);
     }
     return status;
 }
 
 static alea_status prefill_stock(bench *b, int32_t *tokens) {
-    *tokens = b->prompt_tokens;
+    *tokens = PROMPT;
     return prefill(b, b->stock, 512);
 }
 
 static alea_status prefill_invariant(bench *b, int32_t *tokens) {
-    *tokens = b->prompt_tokens;
+    *tokens = PROMPT;
     return prefill(b, b->invariant, 512);
 }
 
 static alea_status score_rows(bench *b, bool report) {
     alea_core *core = b->invariant;
     alea_status status = alea_core_sequence_trim(core, 0, 0, &b->error);
-    for (int32_t at = 0; status == ALEA_OK && at < b->prompt_tokens; at += b->block_rows) {
-        int32_t n = b->block_rows;
-        if (n > b->prompt_tokens - at) n = b->prompt_tokens - at;
+    for (int32_t at = 0; status == ALEA_OK && at < PROMPT; at += BLOCK_ROWS) {
+        int32_t n = BLOCK_ROWS;
+        if (n > PROMPT - at) n = PROMPT - at;
         status = run_item(b, core, at, n, 0, &n);
         if (status < 0 || !report) continue;
         for (int32_t i = 0; i < n; i++)
@@ -95,12 +104,12 @@ static alea_status score_rows(bench *b, bool report) {
 }
 
 static alea_status rows_only(bench *b, int32_t *tokens) {
-    *tokens = b->prompt_tokens;
+    *tokens = PROMPT;
     return score_rows(b, false);
 }
 
 static alea_status score(bench *b, int32_t *tokens) {
-    *tokens = b->prompt_tokens;
+    *tokens = PROMPT;
     return score_rows(b, true);
 }
 
@@ -127,14 +136,14 @@ static alea_status decode(bench *b, alea_core *core, int32_t sequences, int32_t 
 }
 
 static const bench_case cases[] = {
-    {"prefill stock, last row only", prefill_stock, -1},
-    {"prefill invariant, last row only", prefill_invariant, 0},
-    {"all rows invariant, no report", rows_only, 0},
-    {"score: all rows, top 20 reported", score, 0},
-    {"decode stock, 1 sequence", NULL, -1},
-    {"decode invariant, 1 sequence", NULL, 4},
-    {"decode stock, 4 sequences", NULL, -1},
-    {"decode invariant, 4 sequences", NULL, 6},
+    {"prefill stock, last row only", prefill_stock, 0, -1},
+    {"prefill invariant, last row only", prefill_invariant, 0, 0},
+    {"all rows invariant, no report", rows_only, 0, 0},
+    {"score: all rows, top 20 reported", score, 0, 0},
+    {"decode stock, 1 sequence", NULL, 1, -1},
+    {"decode invariant, 1 sequence", NULL, 1, 4},
+    {"decode stock, 4 sequences", NULL, SEQUENCES, -1},
+    {"decode invariant, 4 sequences", NULL, SEQUENCES, 6},
 };
 enum { CASES = sizeof(cases) / sizeof(cases[0]) };
 
@@ -146,7 +155,7 @@ static alea_status run_case(bench *b, int32_t which, double *tokens_per_s) {
         status = cases[which].run(b, &tokens);
     } else {
         alea_core *core = cases[which].against < 0 ? b->stock : b->invariant;
-        status = decode(b, core, which < 6 ? 1 : SEQUENCES, &tokens, &started);
+        status = decode(b, core, cases[which].sequences, &tokens, &started);
     }
     const uint64_t ns = alea__clock_ns() - started;
     *tokens_per_s = tokens * 1e9 / (double)(ns > 0 ? ns : 1);
@@ -156,16 +165,13 @@ static alea_status run_case(bench *b, int32_t which, double *tokens_per_s) {
 /* ---- setting up ---- */
 
 static alea_status open_core(bench *b, uint32_t flags, alea_core **core) {
-    const int32_t needed = b->prompt_tokens > DECODE_PROMPT + DECODE_STEPS + SEQUENCES
-                               ? b->prompt_tokens
-                               : DECODE_PROMPT + DECODE_STEPS + SEQUENCES;
     const alea_core_options options = {.struct_bytes = sizeof(options),
                                        .flags = flags,
                                        .model = b->options->model,
-                                       .context_tokens = needed,
+                                       .context_tokens = PROMPT,
                                        .sequences = SEQUENCES,
                                        .round_tokens = 512,
-                                       .round_rows = b->block_rows,
+                                       .round_rows = BLOCK_ROWS,
                                        .threads = b->options->threads};
     return alea_core_open(alea__core_llama(), &options, core, &b->error);
 }
@@ -174,21 +180,18 @@ static alea_status set_up(bench *b) {
     alea_core_info info;
     alea_status status = open_core(b, ALEA_CORE_FAST, &b->stock);
     if (status == ALEA_OK) status = open_core(b, 0, &b->invariant);
-    if (status == ALEA_OK) status = alea__pool_create(b->options->threads, &b->pool);
     if (status < 0) return status;
+    status = alea__pool_create(b->options->threads, &b->pool);
+    if (status < 0)
+        return alea_error_set(&b->error, status, "no threads: %s", alea_status_text(status));
     alea_core_describe(b->invariant, &info);
     b->vocab = info.vocab;
-    b->tokens = malloc(((size_t)b->prompt_tokens + 1) * sizeof(*b->tokens));
-    b->rows = malloc((size_t)b->block_rows * sizeof(*b->rows));
-    b->reports = malloc((size_t)b->block_rows * sizeof(*b->reports));
-    if (b->tokens == NULL || b->rows == NULL || b->reports == NULL)
-        return alea_error_set(&b->error, ALEA_ENOMEM, "out of memory");
     /* Ids spread over the vocabulary: what they say does not change what they cost. */
-    for (int32_t i = 0; i <= b->prompt_tokens; i++)
+    for (int32_t i = 0; i <= PROMPT; i++)
         b->tokens[i] = (int32_t)((uint64_t)i * 2654435761u % (uint64_t)info.vocab);
     if (!b->options->json)
         fprintf(b->options->out, "%s, %s, %d threads; %d tokens, blocks of %d rows\n", info.model,
-                info.build, info.threads, b->prompt_tokens, b->block_rows);
+                info.build, info.threads, PROMPT, BLOCK_ROWS);
     return ALEA_OK;
 }
 
@@ -196,9 +199,6 @@ static void tear_down(bench *b) {
     alea_core_close(b->stock);
     alea_core_close(b->invariant);
     alea__pool_destroy(b->pool);
-    free(b->tokens);
-    free(b->rows);
-    free(b->reports);
 }
 
 /* ---- results ---- */
@@ -230,39 +230,34 @@ static void print_results(const bench *b, const double *medians) {
         fprintf(b->options->out, "  %-34s %9.0f MiB, both cores\n", "peak memory", peak_mib);
 }
 
-static alea_status measure(bench *b, int32_t rounds) {
-    double samples[CASES][ROUNDS_MAX];
+static alea_status measure(bench *b) {
+    double samples[CASES][ROUNDS];
     double medians[CASES];
     double ignored = 0;
     for (int32_t i = 0; i < CASES; i++) { /* the first run of each pages things in */
         const alea_status status = run_case(b, i, &ignored);
         if (status < 0) return status;
     }
-    for (int32_t round = 0; round < rounds; round++) {
+    for (int32_t round = 0; round < ROUNDS; round++) {
         for (int32_t i = 0; i < CASES; i++) {
             const alea_status status = run_case(b, i, &samples[i][round]);
             if (status < 0) return status;
         }
     }
     for (int32_t i = 0; i < CASES; i++) {
-        qsort(samples[i], (size_t)rounds, sizeof(samples[i][0]), by_value);
-        medians[i] = rounds % 2 != 0 ? samples[i][rounds / 2]
-                                     : (samples[i][rounds / 2 - 1] + samples[i][rounds / 2]) / 2;
+        qsort(samples[i], ROUNDS, sizeof(samples[i][0]), by_value);
+        medians[i] = samples[i][ROUNDS / 2];
     }
     print_results(b, medians);
     return ALEA_OK;
 }
 
-int alea__bench_core(const alea_bench_core_options *options) {
-    bench b = {.options = options,
-               .prompt_tokens = options->prompt_tokens > 0 ? options->prompt_tokens : 512,
-               .block_rows = options->block_rows > 0 ? options->block_rows : 64};
-    int32_t rounds = options->rounds > 0 ? options->rounds : 5;
-    if (rounds > ROUNDS_MAX) rounds = ROUNDS_MAX;
+alea_exit alea__bench_core(const alea_bench_core_options *options) {
+    bench b = {.options = options};
     alea_status status = set_up(&b);
-    if (status == ALEA_OK) status = measure(&b, rounds);
+    if (status == ALEA_OK) status = measure(&b);
     tear_down(&b);
-    if (status == ALEA_OK) return 0;
-    fprintf(stderr, "alea: bench core: %s\n", b.error.message);
-    return 1;
+    if (status == ALEA_OK) return ALEA_EXIT_OK;
+    alea__complain("bench core: %s", b.error.message);
+    return ALEA_EXIT_FAILURE;
 }

@@ -5,19 +5,16 @@
 #include <stdbool.h>
 #include <stdio.h>
 
-#include "alea/base.h"
+#include "cli/cli.h"
 
 typedef struct alea_bench_core_options {
     const char *model;
-    int32_t rounds;        /* runs of each case, interleaved; 0: 5 */
-    int32_t prompt_tokens; /* 0: 512 */
-    int32_t block_rows;    /* rows in a scoring round; 0: 64 */
-    int32_t threads;       /* 0: all */
-    bool json;             /* one object a line instead of a table */
+    int32_t threads; /* 0: all */
+    bool json;       /* one object a line instead of a table */
     FILE *out;
 } alea_bench_core_options;
 
-/* Measures and prints; the exit status: 0, or 1 after one line on stderr. */
-int alea__bench_core(const alea_bench_core_options *options);
+/* Measures and prints; complains on failure. */
+alea_exit alea__bench_core(const alea_bench_core_options *options);
 
 #endif
