@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/bench_core.h"
+#include "cli/bench_engine.h"
 #include "cli/bench_ops.h"
 #include "cli/session.h"
 
@@ -15,7 +16,7 @@ static alea_exit bench_core(const alea_settings *settings) {
         .json = settings->json,
         .out = stdout,
     };
-    return alea__bench_core(&options) == 0 ? ALEA_EXIT_OK : ALEA_EXIT_FAILURE;
+    return alea__bench_core(&options);
 }
 
 alea_exit alea__cmd_bench(const alea_settings *settings) {
@@ -25,10 +26,12 @@ alea_exit alea__cmd_bench(const alea_settings *settings) {
     alea_exit code;
     if (strcmp(what, "core") == 0) {
         code = bench_core(settings);
+    } else if (strcmp(what, "engine") == 0) {
+        code = alea__bench_engine(settings, stdout);
     } else if (strcmp(what, "ops") == 0) {
         code = alea__bench_ops(settings, stdout);
     } else {
-        alea__complain("bench needs to know what: core or ops");
+        alea__complain("bench needs to know what: core, engine or ops");
         return ALEA_EXIT_USAGE;
     }
     if (fflush(stdout) || ferror(stdout)) {

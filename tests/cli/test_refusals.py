@@ -48,7 +48,7 @@ REFUSALS = [
     ("too many stops", USAGE, "more than 64", ["generate", *TOY, "-p", "a", *["--stop", "x"] * 65], ""),
     ("no place to compute", USAGE, "--parallel is '0'", ["generate", *TOY, "-p", "a", "--parallel", "0"], ""),
     ("a core without a model", USAGE, "--core needs", ["generate", "--core", BIGRAM, "-p", "a"], ""),
-    ("bench what", USAGE, "core or ops", ["bench", "everything"], ""),
+    ("bench what", USAGE, "core, engine or ops", ["bench", "everything"], ""),
     ("too many operands", USAGE, "what to do with 'b'", ["inspect", "a", "b"], ""),
     ("no such text", INPUT, "cannot open nowhere.txt", ["score", *TOY, "nowhere.txt"], ""),
     ("a directory as text", INPUT, "Is a directory", ["score", *TOY, "/"], ""),
