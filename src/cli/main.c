@@ -4,6 +4,7 @@
  * error to report, not a signal; and SIGINT asks instead of killing.
  */
 #include <ctype.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <locale.h>
 #include <stdarg.h>
@@ -28,6 +29,9 @@ static void catch_interrupts(void) {
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    struct sigaction before; /* nohup asks that it stays ignored */
+    if (sigaction(SIGHUP, NULL, &before) == 0 && before.sa_handler != SIG_IGN)
+        sigaction(SIGHUP, &action, NULL);
 }
 
 void alea__complain(const char *format, ...) {
@@ -60,11 +64,18 @@ static void occupy_standard_descriptors(void) {
         if (fcntl(fd, F_GETFD) < 0) (void)!open("/dev/null", fd == 0 ? O_WRONLY : O_RDONLY);
 }
 
+/* After what is printed by stdio: help and the version. */
+static alea_exit finish_stdout(void) {
+    if (fflush(stdout) == 0 && !ferror(stdout)) return ALEA_EXIT_OK;
+    alea__complain("cannot write to standard output: %s", strerror(errno));
+    return ALEA_EXIT_OUTPUT;
+}
+
 static alea_exit usage_top(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
         printf("alea %s\n", alea_version());
-        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+        return finish_stdout();
     }
     if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
         const alea_command *command = argc > 2 ? alea__command_find(argv[2]) : NULL;
@@ -76,7 +87,7 @@ static alea_exit usage_top(int argc, char **argv) {
             alea__options_help(stdout, command);
         else
             alea__commands_help(stdout);
-        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+        return finish_stdout();
     }
     if (argc < 2)
         alea__complain("which command? see alea help");
@@ -110,7 +121,7 @@ int main(int argc, char **argv) {
     if (code != ALEA_EXIT_OK) return (int)code;
     if (settings.help) {
         alea__options_help(stdout, command);
-        return fflush(stdout) ? ALEA_EXIT_OUTPUT : ALEA_EXIT_OK;
+        return (int)finish_stdout();
     }
     alea_error error;
     if (alea__fenv_check(&error) < 0) {
