@@ -35,12 +35,14 @@ static alea_status grow(alea_input_buffer *buffer, const char *path) {
     return ALEA_OK;
 }
 
+static alea_status interrupted(void) {
+    alea__complain("interrupted");
+    return ALEA_ECANCELLED;
+}
+
 static alea_status read_all(int fd, const char *path, alea_input_buffer *buffer) {
     for (;;) {
-        if (alea__interrupted) {
-            alea__complain("interrupted");
-            return ALEA_ECANCELLED;
-        }
+        if (alea__interrupted) return interrupted();
         if (buffer->length == buffer->capacity) {
             alea_status status = grow(buffer, path);
             if (status < 0) return status;
@@ -77,4 +79,22 @@ alea_status alea__read_text(const char *path, alea_input_buffer *buffer) {
     }
     if (status < 0) alea__buffer_free(buffer);
     return status;
+}
+
+/* getline has no bound, and where memory ends it looks as if the file did. */
+alea_status alea__read_line(FILE *file, const char *name, alea_input_buffer *line) {
+    line->length = 0;
+    if (alea__interrupted) return interrupted();
+    for (int byte; (byte = getc_unlocked(file)) != EOF;) {
+        if (line->length == line->capacity) {
+            const alea_status status = alea__interrupted ? interrupted() : grow(line, name);
+            if (status < 0) return status;
+        }
+        line->data[line->length++] = (uint8_t)byte;
+        if (byte == '\n') return ALEA_OK;
+    }
+    if (alea__interrupted) return interrupted();
+    if (!ferror(file)) return ALEA_OK;
+    alea__complain("cannot read %s: %s", name, strerror(errno));
+    return ALEA_EIO;
 }

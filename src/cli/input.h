@@ -20,6 +20,10 @@ typedef struct alea_input_buffer {
 
 void alea__buffer_free(alea_input_buffer *buffer);
 
+/* The next line, its newline included; empty at the end. `name` names it in complaints; ALEA_EIO,
+ * ALEA_ELIMIT, ALEA_ENOMEM, ALEA_ECANCELLED. */
+alea_status alea__read_line(FILE *file, const char *name, alea_input_buffer *line) ALEA_MUST_USE;
+
 /* Read a whole file; "-" is standard input. Complains; ALEA_EIO, ALEA_EFORMAT (not UTF-8, at which
  * byte), ALEA_ELIMIT, ALEA_ENOMEM, ALEA_ECANCELLED. */
 alea_status alea__read_text(const char *path, alea_input_buffer *buffer) ALEA_MUST_USE;

@@ -2,7 +2,6 @@
 #include "cli/question.h"
 
 #include <errno.h>
-#include <stdlib.h>
 #include <string.h>
 
 alea_exit alea__questions_check(const alea_settings *settings) {
@@ -49,36 +48,27 @@ static alea_exit walk_files(const alea_settings *settings, alea_question_fn visi
     return ALEA_EXIT_OK;
 }
 
-static bool is_blank_line(const char *line, size_t length) {
-    for (size_t i = 0; i < length; i++)
-        if (!strchr(" \t\r\n", line[i]) || !line[i]) return false;
+static bool is_blank_line(alea_bytes line) {
+    for (size_t i = 0; i < line.length; i++)
+        if (!line.data[i] || !strchr(" \t\r\n", line.data[i])) return false;
     return true;
 }
 
 static alea_exit walk_lines(FILE *file, const char *name, alea_question_forms forms,
                             alea_question_fn visit, void *user) {
-    char *line = NULL;
-    size_t capacity = 0;
-    uint64_t number = 0;
+    alea_input_buffer buffer = {0};
     alea_exit code = ALEA_EXIT_OK;
-    while (code == ALEA_EXIT_OK && !alea__interrupted) {
-        const ssize_t length = getline(&line, &capacity, file);
-        if (length < 0) break;
-        number++;
-        if (is_blank_line(line, (size_t)length)) continue;
+    for (uint64_t number = 1; code == ALEA_EXIT_OK; number++) {
         char where[128];
         snprintf(where, sizeof where, "%.90s line %llu", name, (unsigned long long)number);
-        code = alea__question_of_line((alea_bytes){(const uint8_t *)line, (size_t)length}, forms,
-                                      where, number, visit, user);
+        const alea_status status = alea__read_line(file, where, &buffer);
+        if (status < 0) code = exit_of_read(status);
+        if (status < 0 || buffer.length == 0) break;
+        const alea_bytes line = {buffer.data, buffer.length};
+        if (!is_blank_line(line))
+            code = alea__question_of_line(line, forms, where, number, visit, user);
     }
-    if (code == ALEA_EXIT_OK && alea__interrupted) {
-        alea__complain("interrupted");
-        code = ALEA_EXIT_INTERRUPTED;
-    } else if (code == ALEA_EXIT_OK && ferror(file)) {
-        alea__complain("cannot read %s: %s", name, strerror(errno));
-        code = ALEA_EXIT_INPUT;
-    }
-    free(line);
+    alea__buffer_free(&buffer);
     return code;
 }
 

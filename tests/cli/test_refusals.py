@@ -1,12 +1,14 @@
 """Whatever is wrong gets one line on stderr, its documented exit code, and nothing half-written."""
 import os
 import re
+import resource
 import signal
 import subprocess
 import sys
 import time
+import unittest
 
-from rig import BIGRAM, Case, PROGRAM, TOY, closing, environment, parse_lines
+from rig import BIGRAM, Case, PROGRAM, SANITIZED, TOY, closing, environment, parse_lines
 
 USAGE, INPUT, MODEL, OUTPUT = 2, 3, 4, 5
 
@@ -168,6 +170,17 @@ class Refusals(Case):
         with open(text, encoding="utf-8") as file:
             self.assertEqual(file.read(), "some text")
 
+    @unittest.skipIf(SANITIZED, "a sanitizer reserves more memory than the limit leaves")
+    def test_a_line_beyond_the_memory_is_no_end_of_the_file(self):
+        limit = lambda: resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
+        self.refused(1, "out of memory for /dev/zero line 1", "score", *TOY, "--threads", "1",
+                     "--jsonl", "/dev/zero", preexec_fn=limit)
+
+    def test_help_and_version_into_a_full_disk_are_one_line(self):
+        for args in (["--version"], ["help"], ["help", "score"], ["score", "--help"]):
+            with open("/dev/full", "wb") as full:
+                self.refused(OUTPUT, "No space left", *args, stdout=full)
+
     def test_a_long_line_without_room_for_it_is_one_line(self):
         env = environment(TMPDIR=os.path.join(self.folder, "nowhere"))
         text = self.path("long.txt", "abcdefgh" * 2500)
@@ -186,8 +199,8 @@ for refusal in REFUSALS:
 
 
 class Interrupts(Case):
-    def interrupted(self, args, lines_first):
-        """Start, wait for that many lines, send SIGINT; returns the code, stdout and stderr."""
+    def interrupted(self, args, lines_first, number=signal.SIGINT):
+        """Start, wait for that many lines, send the signal; returns the code, stdout and stderr."""
         path = self.path("stdout")
         with open(path, "wb") as out:
             running = subprocess.Popen([PROGRAM, *args], stdout=out, stderr=subprocess.PIPE,
@@ -199,7 +212,7 @@ class Interrupts(Case):
                     break
             time.sleep(0.02)
         time.sleep(0.3)
-        running.send_signal(signal.SIGINT)
+        running.send_signal(number)
         said = running.communicate(timeout=60)[1]
         with open(path, encoding="utf-8") as out:
             return running.returncode, out.read(), said.decode()
@@ -225,11 +238,12 @@ class Interrupts(Case):
     def test_an_interrupted_run_makes_no_output_file(self):
         path = self.path("long.txt", "word " * 5000)
         result = self.path("result.jsonl")
-        code, _, said = self.interrupted(
-            ["score", "--model", "toy:slow_ms=50", "--json", "-o", result, path], 0)
-        self.assertEqual(code, 130)
-        self.assertEqual(said, "alea: interrupted\n")
-        self.assertEqual(sorted(os.listdir(self.folder)), ["long.txt", "stdout"])
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            code, _, said = self.interrupted(
+                ["score", "--model", "toy:slow_ms=50", "--json", "-o", result, path], 0, number)
+            self.assertEqual(code, 130)
+            self.assertEqual(said, "alea: interrupted\n")
+            self.assertEqual(sorted(os.listdir(self.folder)), ["long.txt", "stdout"])
 
     def test_waiting_for_input_can_be_interrupted(self):
         running = subprocess.Popen([PROGRAM, "score", *TOY, "-"], stdin=subprocess.PIPE,
