@@ -103,6 +103,14 @@ class Refusals(Case):
             path = self.path("cut.gguf", whole[:part])
             self.refused(MODEL, "cut.gguf", "inspect", path)
 
+    def test_a_model_that_claims_an_impossible_context_is_refused(self):
+        with open(self.tiny(), "rb") as file:
+            whole = file.read()
+        at = whole.index(b"llama.context_length") + len("llama.context_length") + 4
+        for claimed in (0, 1 << 31, (1 << 32) - 1):
+            data = whole[:at] + claimed.to_bytes(4, "little") + whole[at + 4:]
+            self.refused(MODEL, "claims.gguf", "inspect", self.path("claims.gguf", data))
+
     def test_an_unknown_architecture_is_refused(self):
         self.refused(MODEL, "clippy", "inspect", self.tiny("--architecture", "clippy"))
 

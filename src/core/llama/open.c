@@ -181,7 +181,11 @@ static alea_status size_context(const alea_core_options *options, const struct l
     const int32_t trained = llama_model_n_ctx_train(model);
     const int32_t cells = options->context_tokens > 0 ? options->context_tokens : trained;
     const int32_t sequences = options->sequences > 0 ? options->sequences : 1;
-    if (trained < 1 || cells > trained)
+    if (trained < 1)
+        return alea_error_set(error, ALEA_EFORMAT,
+                              "model '%s' claims a context of %d tokens: it is damaged",
+                              alea__path_tail(options->model), trained);
+    if (cells > trained)
         return alea_error_set(error, ALEA_EINVAL,
                               "context of %d tokens: model '%s' supports at most %d", cells,
                               alea__path_tail(options->model), trained);
