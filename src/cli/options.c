@@ -78,7 +78,7 @@ const alea_option alea__options[] = {
     TEXT("prompt", 'p', GENERATE, prompt, "TEXT", "the text to continue"),
     FLAG("markup", 0, GENERATE, markup,
          "control tokens that are written out in the prompt count as such"),
-    INT("max-tokens", 'n', GENERATE, max_tokens, "N", 1, INT32_MAX,
+    INT("max-tokens", 'n', GENERATE, max_tokens, "N", 1, INT32_MAX / 2,
         "most tokens of a sample (default 256)"),
     INT("n", 0, GENERATE, n, "N", 1, 65536, "samples (default 1)"),
     {"seed", 's', ALEA_OPTION_SEED, GENERATE, AT(seed), "N", NULL, 0, 0,

@@ -43,6 +43,7 @@ REFUSALS = [
     ("seed negative", USAGE, "--seed is '-1'", ["generate", *TOY, "-p", "a", "--seed", "-1"], ""),
     ("seed above", USAGE, "--seed is", ["generate", *TOY, "-p", "a", "--seed", "18446744073709551616"], ""),
     ("no samples", USAGE, "--n is '0'", ["generate", *TOY, "-p", "a", "--n", "0"], ""),
+    ("more tokens than any request may ask for", USAGE, r"--max-tokens is '2147483647'", ["generate", *TOY, "-p", "a", "-n", "2147483647"], ""),
     ("no prompt", USAGE, "needs one source", ["generate", *TOY], ""),
     ("two prompts", USAGE, "needs one source", ["generate", *TOY, "-p", "a", "-"], ""),
     ("a prompt and lines", USAGE, "needs one source", ["generate", *TOY, "-p", "a", "-l", "-"], ""),
