@@ -73,13 +73,14 @@ static void copy_stops(carver *c, alea_request_params *p, alea_stops *stops) {
     alea__stops_init(stops, copy, p->n_stops, links);
 }
 
-/* Tokens that a reader may leave unread, and those that a stop string may hold back. */
+/* Tokens that a reader may leave unread, those that a stop string may hold back, and one: a
+ * round is planned while the last one's token is on its way, so the smallest queue needs two. */
 static int32_t ring_capacity(const alea_engine *engine, const alea_request_params *p) {
     size_t held = 0;
     for (int32_t i = 0; i < p->n_stops; i++) {
         if (p->stops[i].length > held) held = p->stops[i].length;
     }
-    const int64_t capacity = (int64_t)engine->options.queue_tokens + (int64_t)held;
+    const int64_t capacity = (int64_t)engine->options.queue_tokens + (int64_t)held + 1;
     return (int32_t)(capacity < p->max_tokens + 2 ? capacity : p->max_tokens + 2);
 }
 
