@@ -1,0 +1,451 @@
+/*
+ * Faults that people met between logits and answers, as requests against rows that are written
+ * down here. A name ends in the case's number; docs and tests of other layers use the same ones.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <math.h>
+#include <string.h>
+
+#include "base/clock.h"
+#include "runtime/row_core.h"
+
+enum { REQUESTS = 8 };
+
+static rig_choice choices[REQUESTS][4];
+
+static const alea_engine_options plain = {.threads = 2};
+
+static alea_request_params params_of(float temperature, int32_t max_tokens) {
+    alea_request_params p = alea__params_default();
+    p.seed = 7;
+    p.seeded = true;
+    p.sampling.temperature = temperature;
+    p.max_tokens = max_tokens;
+    p.top = 3;
+    return p;
+}
+
+/* The i-th request starts with token i, which chooses its rows. */
+static void run_together(const row_core_ways *ways, alea_engine_options options,
+                         const alea_request_params *params, int32_t n) {
+    rig r = row_core_open(ways, options);
+    memset(choices, 0, sizeof choices);
+    alea_request *requests[REQUESTS];
+    for (int32_t i = 0; i < n; i++)
+        requests[i] = rig_submit(&r, &i, 1, &params[i]);
+    for (int32_t i = 0; i < n; i++)
+        rig_finish(&r, requests[i], choices[i]);
+    rig_close(&r);
+}
+
+static void run_one(const row_core_ways *ways, const alea_request_params *params) {
+    run_together(ways, plain, params, 1);
+}
+
+/* ---- rows ---- */
+
+static const float *row_132(int32_t first, int32_t position) {
+    (void)first, (void)position;
+    static const float row[] = {1, 3, 2};
+    return row;
+}
+
+static const float *row_210(int32_t first, int32_t position) {
+    (void)first, (void)position;
+    static const float row[] = {2, 1, 0};
+    return row;
+}
+
+static const float *row_20(int32_t first, int32_t position) {
+    (void)first, (void)position;
+    static const float row[] = {2, 0};
+    return row;
+}
+
+static const float *row_not_numbers(int32_t first, int32_t position) {
+    (void)position;
+    static const float rows[3][3] = {{4, NAN, 1}, {4, INFINITY, 1}, {4, -INFINITY, 1}};
+    return rows[first];
+}
+
+static const float *row_nan_at_3(int32_t first, int32_t position) {
+    static const float good[] = {1, 2, 3, 4}, bad[] = {1, 2, NAN, 4};
+    return first == 2 && position == 3 ? bad : good;
+}
+
+static const float *row_empty(int32_t first, int32_t position) {
+    (void)position;
+    static const float good[] = {1, 2, 3}, empty[] = {-INFINITY, -INFINITY, -INFINITY};
+    return first == 1 ? empty : good;
+}
+
+static const float *row_certain(int32_t first, int32_t position) {
+    (void)first, (void)position;
+    static const float row[] = {0, 500, 0, 0};
+    return row;
+}
+
+static const float *row_flat(int32_t first, int32_t position) {
+    (void)first, (void)position;
+    static const float row[] = {1.0f, 0.9f, 0.8f, 0.7f, 0.6f, 0.5f, 0.4f, 0.3f};
+    return row;
+}
+
+/* ---- operators and numerics at request level ---- */
+
+static void test_temperature_zero_in_a_mixed_batch_OPS_01(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_132};
+    const alea_request_params hot[2] = {params_of(1, 40), params_of(1, 40)};
+    run_together(&ways, plain, hot, 2);
+    static rig_choice before;
+    before = choices[1][0];
+    const alea_request_params mixed[2] = {params_of(0, 40), params_of(1, 40)};
+    run_together(&ways, plain, mixed, 2);
+    for (int32_t i = 0; i < 40; i++)
+        assert_int_equal(choices[0][0].tokens[i], 1);
+    rig_assert_equal(&choices[1][0], &before);
+}
+
+static void test_temperature_comes_before_the_filters_OPS_02(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_210};
+    alea_request_params p = params_of(0.5f, 200);
+    p.sampling.top_p = 0.8f;
+    p.want_sampled = true;
+    run_one(&ways, &p);
+    for (int32_t i = 0; i < 200; i++) {
+        assert_int_equal(choices[0][0].tokens[i], 0);
+        assert_float_equal(choices[0][0].masses[i], 0.8668f, 1e-4f);
+    }
+    p.sampling.temperature = 1; /* the undivided row keeps two */
+    run_one(&ways, &p);
+    assert_float_equal(choices[0][0].masses[0], 0.9100f, 1e-4f);
+}
+
+static void test_repetition_counts_a_token_once_OPS_17(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_132};
+    alea_request_params p = params_of(0, 1);
+    p.repetition_penalty = 1.4f; /* 3 / 1.4 = 2.14 > 2; twice would be 1.53 */
+    rig r = row_core_open(&ways, plain);
+    memset(choices, 0, sizeof choices);
+    const int32_t prompt[] = {1, 1, 1, 1};
+    rig_run(&r, prompt, 4, &p, choices[0]);
+    assert_int_equal(choices[0][0].tokens[0], 1);
+    p.repetition_penalty = 1.6f; /* 1.875 < 2 */
+    rig_run(&r, prompt, 4, &p, choices[1]);
+    assert_int_equal(choices[1][0].tokens[0], 2);
+    rig_close(&r);
+}
+
+static void test_the_logprob_is_raw_at_every_temperature_NUM_04_CON_05_CON_14(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 2, .end_token = -1, .row = row_20};
+    static const float temperatures[] = {0, 0.2f, 0.5f, 0.6f, 1, 1.9f};
+    for (size_t t = 0; t < 6; t++) {
+        alea_request_params p = params_of(temperatures[t], 30);
+        p.want_sampled = true;
+        run_one(&ways, &p);
+        const rig_choice *c = &choices[0][0];
+        for (int32_t i = 0; i < 30; i++) {
+            assert_float_equal(c->logprobs[i], c->tokens[i] ? -2.1269f : -0.1269f, 1e-4f);
+            assert_float_equal(c->alternatives[i][0].logprob, -0.1269f, 1e-4f);
+            if (temperatures[t] == 0.5f && c->tokens[i] == 0)
+                assert_float_equal(c->sampled[i], -0.0181f, 1e-4f);
+        }
+    }
+}
+
+static void test_small_temperatures_are_greedy_NUM_05(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_132};
+    for (int32_t e = 3; e <= 8; e++) {
+        const alea_request_params p = params_of(powf(10, (float)-e), 7);
+        run_one(&ways, &p);
+        assert_int_equal(choices[0][0].finish, ALEA_FINISH_LENGTH);
+        for (int32_t i = 0; i < 7; i++) {
+            assert_int_equal(choices[0][0].tokens[i], 1);
+            assert_float_equal(choices[0][0].logprobs[i], -0.4076f, 1e-4f);
+        }
+    }
+}
+
+static void test_rows_that_are_not_numbers_NUM_07_CON_10(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_not_numbers};
+    const alea_request_params p[3] = {params_of(1, 100), params_of(1, 100), params_of(1, 100)};
+    run_together(&ways, plain, p, 3);
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(choices[i][0].finish, ALEA_FINISH_ERROR);
+        assert_non_null(strstr(choices[i][0].message, "position 1"));
+        assert_int_equal(choices[i][0].n, 0);
+    }
+    const rig_choice *third = &choices[2][0];
+    assert_int_equal(third->finish, ALEA_FINISH_LENGTH);
+    assert_int_equal(third->n, 100);
+    for (int32_t i = 0; i < 100; i++) {
+        assert_int_not_equal(third->tokens[i], 1);
+        assert_int_equal(third->alternatives[i][2].token, 1);
+        assert_true(third->alternatives[i][2].logprob == -INFINITY); /* presented as -9999.0 */
+    }
+}
+
+/* ---- contract ---- */
+
+static void test_constrained_choice_reports_the_free_row_CON_01(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    alea_request_params p = params_of(0, 1);
+    const int32_t allowed[] = {6, 7};
+    p.allowed = (alea_token_list){allowed, 2};
+    run_one(&ways, &p);
+    const rig_choice *c = &choices[0][0];
+    assert_int_equal(c->tokens[0], 6);
+    assert_true(isfinite(c->logprobs[0]));
+    for (int32_t i = 0; i < 3; i++) {
+        assert_int_equal(c->alternatives[0][i].token, i); /* forbidden ones, with their scores */
+        assert_true(isfinite(c->alternatives[0][i].logprob));
+    }
+}
+
+static void test_sharp_settings_keep_finite_scores_CON_02(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    alea_request_params p[2] = {params_of(0.05f, 6), params_of(1, 6)};
+    p[0].sampling.top_p = 0.3f;
+    run_together(&ways, plain, p, 2);
+    for (int32_t i = 0; i < 6; i++) {
+        assert_true(isfinite(choices[0][0].logprobs[i]));
+        assert_memory_equal(choices[0][0].alternatives[i], choices[1][0].alternatives[i],
+                            3 * sizeof(alea_alternative));
+    }
+}
+
+static void test_a_logprob_is_no_probability_CON_04(void **state) {
+    (void)state;
+    const row_core_ways certain = {.vocab = 4, .end_token = -1, .row = row_certain};
+    alea_request_params p = params_of(1, 20);
+    run_one(&certain, &p);
+    for (int32_t i = 0; i < 20; i++) {
+        assert_int_equal(choices[0][0].tokens[i], 1);
+        assert_true(choices[0][0].logprobs[i] == 0.0f && !signbit(choices[0][0].logprobs[i]));
+    }
+    const row_core_ways flat = {.vocab = 8, .end_token = -1, .row = row_flat};
+    p.top = 8;
+    run_one(&flat, &p);
+    for (int32_t i = 0; i < 20; i++) {
+        double sum = 0;
+        for (int32_t a = 0; a < 8; a++) {
+            assert_true(choices[0][0].alternatives[i][a].logprob <= 0);
+            sum += exp((double)choices[0][0].alternatives[i][a].logprob);
+        }
+        assert_true(fabs(sum - 1) < 1e-5);
+    }
+}
+
+static void test_the_chosen_token_may_be_outside_its_alternatives_CON_07_CON_16(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    const alea_request_params p = params_of(1.5f, 200);
+    run_one(&ways, &p);
+    const rig_choice *c = &choices[0][0];
+    int32_t outside = 0;
+    for (int32_t i = 0; i < 200; i++) {
+        assert_int_equal(c->n_alternatives[i], 3);
+        if (c->tokens[i] < 3) {
+            const float listed = c->alternatives[i][c->tokens[i]].logprob;
+            assert_memory_equal(&c->logprobs[i], &listed, sizeof listed);
+            continue;
+        }
+        outside++;
+        for (int32_t a = 0; a < 3; a++)
+            assert_true(c->logprobs[i] < c->alternatives[i][a].logprob);
+    }
+    assert_true(outside > 50);
+}
+
+static void test_zero_alternatives_are_an_empty_list_CON_08(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    alea_request_params p = params_of(1, 5);
+    p.top = 0;
+    run_one(&ways, &p);
+    for (int32_t i = 0; i < 5; i++) {
+        assert_int_equal(choices[0][0].n_alternatives[i], 0);
+        assert_true(choices[0][0].entries[i] && isfinite(choices[0][0].logprobs[i]));
+    }
+}
+
+static void test_a_bad_row_is_not_a_score_CON_15_OPS_22(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 4, .end_token = -1, .row = row_nan_at_3};
+    alea_request_params p[4];
+    for (int32_t i = 0; i < 4; i++)
+        p[i] = params_of(1, 10);
+    run_together(&ways, plain, p, 4);
+    for (int32_t i = 0; i < 4; i++) {
+        const bool bad = i == 2;
+        assert_int_equal(choices[i][0].finish, bad ? ALEA_FINISH_ERROR : ALEA_FINISH_LENGTH);
+        assert_int_equal(choices[i][0].n, bad ? 3 : 10);
+        for (int32_t t = 0; t < choices[i][0].n; t++)
+            assert_true(isfinite(choices[i][0].logprobs[t]));
+    }
+    assert_non_null(strstr(choices[2][0].message, "position 4"));
+}
+
+/* ---- core ---- */
+
+static void test_n_choices_are_n_streams_CORE_07(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    alea_request_params p = params_of(1, 24);
+    p.choices = 4;
+    static rig_choice before[4];
+    run_one(&ways, &p);
+    memcpy(before, choices[0], sizeof before);
+    run_one(&ways, &p);
+    for (int32_t a = 0; a < 4; a++) {
+        rig_assert_equal(&choices[0][a], &before[a]);
+        for (int32_t b = 0; b < a; b++)
+            assert_memory_not_equal(before[a].tokens, before[b].tokens, 24 * sizeof(int32_t));
+    }
+}
+
+static void test_a_seed_does_not_change_the_temperature_CORE_08(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    for (int32_t hot = 0; hot < 2; hot++) {
+        alea_request_params p[2] = {params_of(hot ? 0.8f : 0, 24), params_of(hot ? 0.8f : 0, 24)};
+        p[0].seed = 1;
+        p[1].seed = 2;
+        run_together(&ways, plain, p, 2);
+        const int same = memcmp(choices[0][0].tokens, choices[1][0].tokens, 24 * sizeof(int32_t));
+        assert_int_equal(same != 0, hot);
+    }
+}
+
+static void test_a_row_with_nothing_to_sample_fails_its_request_alone_CORE_10(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_empty};
+    const alea_request_params p[3] = {params_of(1, 5), params_of(1, 5), params_of(0, 5)};
+    run_together(&ways, plain, p, 3);
+    assert_int_equal(choices[1][0].finish, ALEA_FINISH_ERROR);
+    assert_non_null(strstr(choices[1][0].message, "position 1"));
+    assert_int_equal(choices[0][0].n, 5);
+    assert_int_equal(choices[2][0].n, 5);
+}
+
+static void test_an_abort_frees_the_slot_and_the_next_request_works_CORE_11_CORE_12(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    rig r = row_core_open(&ways, (alea_engine_options){.slots = 1, .threads = 1});
+    const alea_request_params endless = params_of(1, 200);
+    const alea_request_params brief = params_of(1, 3);
+    for (int32_t i = 0; i < 100; i++) {
+        const int32_t prompt[] = {i % 8, 1, 2};
+        alea_request *aborted = rig_submit(&r, prompt, 3, &endless);
+        alea_request *queued = rig_submit(&r, prompt, 3, &endless);
+        for (int32_t step = 0; step < i % 5; step++)
+            assert_true(alea__engine_step(r.engine, 1) >= 0);
+        alea__request_release(aborted);
+        alea__request_release(queued); /* never starts */
+        memset(choices, 0, sizeof choices);
+        rig_run(&r, prompt, 3, &brief, choices[0]);
+        assert_int_equal(choices[0][0].finish, ALEA_FINISH_LENGTH);
+        assert_int_equal(choices[0][0].n, 3);
+    }
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.cancelled, 200);
+    assert_int_equal(stats.finished, 100);
+    assert_int_equal(stats.running + stats.waiting, 0);
+    assert_true(stats.output_tokens < 100 * 3 + 100 * 8);
+    rig_close(&r);
+}
+
+/* ---- a core in trouble ---- */
+
+static void test_a_core_that_hangs_for_a_while_delays_and_changes_nothing(void **state) {
+    (void)state;
+    row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat};
+    const alea_request_params p[2] = {params_of(1, 6), params_of(0.7f, 6)};
+    run_together(&ways, plain, p, 2);
+    static rig_choice before[2];
+    for (int32_t i = 0; i < 2; i++)
+        before[i] = choices[i][0];
+    ways.hang_ms = 20;
+    const uint64_t start = alea__clock_ns();
+    run_together(&ways, plain, p, 2);
+    assert_true(alea__clock_ns() - start >= UINT64_C(100000000));
+    for (int32_t i = 0; i < 2; i++)
+        rig_assert_equal(&choices[i][0], &before[i]);
+}
+
+static void test_a_deadline_is_kept_while_the_core_hangs(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat, .hang_ms = 20};
+    rig r = row_core_open(&ways, plain);
+    alea_error error;
+    assert_int_equal(alea__engine_start(r.engine, &error), ALEA_OK);
+    alea_request_params p = params_of(1, 200);
+    p.deadline_ns = alea__clock_ns() + UINT64_C(150000000);
+    const int32_t first = 1;
+    alea_request *request = rig_submit(&r, &first, 1, &p);
+    alea_event event = {0};
+    while (alea__request_next(request, 5000, &event) == ALEA_OK) {
+    }
+    assert_int_equal(event.kind, ALEA_EVENT_FINISH);
+    assert_int_equal(event.finish, ALEA_FINISH_DEADLINE);
+    assert_in_range(event.output_tokens, 1, 12);
+    alea__request_release(request);
+    rig_close(&r);
+}
+
+static void test_a_round_that_fails_names_its_position_and_the_next_works(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat, .fail_round = 4};
+    rig r = row_core_open(&ways, plain);
+    memset(choices, 0, sizeof choices);
+    const alea_request_params p = params_of(1, 10);
+    const int32_t prompt[] = {1, 2};
+    rig_run(&r, prompt, 2, &p, choices[0]);
+    assert_int_equal(choices[0][0].finish, ALEA_FINISH_ERROR);
+    assert_non_null(strstr(choices[0][0].message, "position 4: the engine is out of order"));
+    assert_int_equal(choices[0][0].n, 3);
+    rig_run(&r, prompt, 2, &p, choices[1]);
+    assert_int_equal(choices[1][0].n, 10);
+    assert_memory_equal(choices[0][0].tokens, choices[1][0].tokens, 3 * sizeof(int32_t));
+    rig_close(&r);
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_temperature_zero_in_a_mixed_batch_OPS_01),
+        cmocka_unit_test(test_temperature_comes_before_the_filters_OPS_02),
+        cmocka_unit_test(test_repetition_counts_a_token_once_OPS_17),
+        cmocka_unit_test(test_the_logprob_is_raw_at_every_temperature_NUM_04_CON_05_CON_14),
+        cmocka_unit_test(test_small_temperatures_are_greedy_NUM_05),
+        cmocka_unit_test(test_rows_that_are_not_numbers_NUM_07_CON_10),
+        cmocka_unit_test(test_constrained_choice_reports_the_free_row_CON_01),
+        cmocka_unit_test(test_sharp_settings_keep_finite_scores_CON_02),
+        cmocka_unit_test(test_a_logprob_is_no_probability_CON_04),
+        cmocka_unit_test(test_the_chosen_token_may_be_outside_its_alternatives_CON_07_CON_16),
+        cmocka_unit_test(test_zero_alternatives_are_an_empty_list_CON_08),
+        cmocka_unit_test(test_a_bad_row_is_not_a_score_CON_15_OPS_22),
+        cmocka_unit_test(test_n_choices_are_n_streams_CORE_07),
+        cmocka_unit_test(test_a_seed_does_not_change_the_temperature_CORE_08),
+        cmocka_unit_test(test_a_row_with_nothing_to_sample_fails_its_request_alone_CORE_10),
+        cmocka_unit_test(test_an_abort_frees_the_slot_and_the_next_request_works_CORE_11_CORE_12),
+        cmocka_unit_test(test_a_core_that_hangs_for_a_while_delays_and_changes_nothing),
+        cmocka_unit_test(test_a_deadline_is_kept_while_the_core_hangs),
+        cmocka_unit_test(test_a_round_that_fails_names_its_position_and_the_next_works),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
