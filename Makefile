@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 BUILD := build
 
-.PHONY: help run build test bench bench-peers sanitize lint format install clean distclean
+.PHONY: help run build test bench bench-peers sanitize stress lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,6 +35,9 @@ bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test
 	@tools/run-tests asan
+
+stress: ## 10,000 requests under each sanitizer, then a soak of SOAK minutes (default 1)
+	@tools/stress $(SOAK)
 
 lint: ## check format, layers, lengths and what cppcheck finds
 	@tools/setup test

@@ -2,7 +2,7 @@
  * Many clients at once against one engine: random parameters, cancels, deadlines, stops, slow
  * readers. Every token must arrive once and in order, and what was neither cancelled nor overdue
  * must be what the request gives alone. ALEA_STRESS_REQUESTS sets the number (1,000 here; `make
- * stress` runs 10,000 under each sanitizer).
+ * stress` runs 10,000 under each sanitizer), ALEA_SOAK_MINUTES adds a soak that watches memory.
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -12,6 +12,7 @@
 #include <cmocka.h>
 #include <pthread.h>
 #include <stdatomic.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -177,18 +178,12 @@ static void *run_client(void *user) {
     return NULL;
 }
 
-static void test_a_crowd_of_clients_gets_every_token_once(void **state) {
-    (void)state;
-    const char *set = getenv("ALEA_STRESS_REQUESTS");
-    const uint64_t requests = set ? strtoull(set, NULL, 10) : 1000;
-    const alea_engine_options options = {.threads = 2, .queue_tokens = 4};
-    rig r = rig_open(TOY, 5, 40, options);
-    alea_error error;
-    assert_int_equal(alea__engine_start(r.engine, &error), ALEA_OK);
+/* All numbers in [first, end), spread over the clients; returns when the last has its answer. */
+static void run_crowd(alea_engine *engine, uint64_t first, uint64_t end) {
     client clients[CLIENTS];
     pthread_t threads[CLIENTS];
     for (uint64_t i = 0; i < CLIENTS; i++) {
-        clients[i] = (client){.engine = r.engine, .first = i, .step = CLIENTS, .end = requests};
+        clients[i] = (client){.engine = engine, .first = first + i, .step = CLIENTS, .end = end};
         assert_int_equal(pthread_create(&threads[i], NULL, run_client, &clients[i]), 0);
     }
     uint64_t finished = 0;
@@ -197,7 +192,63 @@ static void test_a_crowd_of_clients_gets_every_token_once(void **state) {
         if (clients[i].failure) fail_msg("client %zu: %s", i, clients[i].failure);
         finished += clients[i].finished;
     }
-    assert_int_equal(finished, requests);
+    assert_int_equal(finished, end - first);
+}
+
+static rig open_crowded(void) {
+    const alea_engine_options options = {.threads = 2, .queue_tokens = 4};
+    rig r = rig_open(TOY, 5, 40, options);
+    alea_error error;
+    assert_int_equal(alea__engine_start(r.engine, &error), ALEA_OK);
+    return r;
+}
+
+static void test_a_crowd_of_clients_gets_every_token_once(void **state) {
+    (void)state;
+    const char *set = getenv("ALEA_STRESS_REQUESTS");
+    rig r = open_crowded();
+    run_crowd(r.engine, 0, set ? strtoull(set, NULL, 10) : 1000);
+    alea__engine_stop(r.engine);
+    rig_close(&r);
+}
+
+static long resident_kib(void) {
+    long pages = 0;
+    FILE *file = fopen("/proc/self/statm", "r");
+    assert_non_null(file);
+    assert_int_equal(fscanf(file, "%*s %ld", &pages), 1);
+    fclose(file);
+    return pages * (sysconf(_SC_PAGESIZE) / 1024);
+}
+
+/* One engine, waves of requests, minutes of them: what the process holds must not grow. The first
+ * fifth of the time is the warm-up, in which the allocator finds its size. */
+static void test_a_soak_does_not_grow(void **state) {
+    (void)state;
+    const char *set = getenv("ALEA_SOAK_MINUTES");
+    const double minutes = set ? strtod(set, NULL) : 0;
+    if (minutes <= 0) {
+        print_message("SKIP: takes minutes; set ALEA_SOAK_MINUTES or run `make stress`\n");
+        skip();
+    }
+    const uint64_t start = alea__clock_ns();
+    const uint64_t length_ns = (uint64_t)(minutes * 60e9);
+    rig r = open_crowded();
+    uint64_t first = 0, ns = 0;
+    long warm = 0, now = 0;
+    while (ns < length_ns) {
+        run_crowd(r.engine, first, first + 500);
+        first += 500;
+        ns = alea__clock_ns() - start;
+        now = resident_kib();
+        if (ns < length_ns / 5 || warm == 0) warm = now > warm ? now : warm;
+    }
+    print_message("soak: %.1f minutes, %llu requests, resident %ld KiB warm, %ld KiB at the end\n",
+                  minutes, (unsigned long long)first, warm, now);
+    assert_true(now <= warm + 1024);
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.requests, first);
     alea__engine_stop(r.engine);
     rig_close(&r);
 }
@@ -205,6 +256,7 @@ static void test_a_crowd_of_clients_gets_every_token_once(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_crowd_of_clients_gets_every_token_once),
+        cmocka_unit_test(test_a_soak_does_not_grow),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
