@@ -51,9 +51,9 @@ static void apply_bad_words(const alea_pipeline *pipeline, const float *raw, int
     for (int32_t i = 0; i < p->n_bad_words; i++) {
         const int32_t lead = p->bad_words[i].count - 1;
         if (lead > pipeline->n_output) continue;
-        const int32_t *tail = pipeline->output + (pipeline->n_output - lead);
-        const size_t lead_bytes = (size_t)lead * sizeof *tail;
-        if (lead == 0 || memcmp(tail, p->bad_words[i].tokens, lead_bytes) == 0) {
+        const size_t lead_bytes = (size_t)lead * sizeof *pipeline->output;
+        if (lead == 0 || memcmp(pipeline->output + (pipeline->n_output - lead),
+                                p->bad_words[i].tokens, lead_bytes) == 0) {
             row[p->bad_words[i].tokens[lead]] = -INFINITY;
         }
     }

@@ -155,7 +155,8 @@ static void test_the_logprob_is_raw_at_every_temperature_NUM_04_CON_05_CON_14(vo
         run_one(&ways, &p);
         const rig_choice *c = &choices[0][0];
         for (int32_t i = 0; i < 30; i++) {
-            assert_float_equal(c->logprobs[i], c->tokens[i] ? -2.1269f : -0.1269f, 1e-4f);
+            const float raw = c->tokens[i] == 0 ? -0.1269f : -2.1269f;
+            assert_float_equal(c->logprobs[i], raw, 1e-4f);
             assert_float_equal(c->alternatives[i][0].logprob, -0.1269f, 1e-4f);
             if (temperatures[t] == 0.5f && c->tokens[i] == 0)
                 assert_float_equal(c->sampled[i], -0.0181f, 1e-4f);
