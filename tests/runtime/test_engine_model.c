@@ -189,25 +189,26 @@ static void test_toy_requests_do_not_depend_on_company(void **state) {
     search(core, PROMPT_MAX, 24, searches(60));
 }
 
-static void try_tiny(const char *options, int32_t threads) {
+/* One thread: several would wait for each other on a busy machine, and change no bit. */
+static void try_tiny(const char *options) {
     char path[MODEL_PATH_BYTES];
     tiny_model(options, path);
-    search(open_llama(path, 0, CONTEXT, SLOTS, 64, threads), PROMPT_MAX, 16, searches(6));
+    search(open_llama(path, 0, CONTEXT, SLOTS, 64, 1), PROMPT_MAX, 16, searches(6));
 }
 
 static void test_tiny_f16_requests_do_not_depend_on_company(void **state) {
     (void)state;
-    try_tiny("--type f16", 2);
+    try_tiny("--type f16");
 }
 
 static void test_tiny_q4_1_requests_do_not_depend_on_company(void **state) {
     (void)state;
-    try_tiny("--type q4_1", 1);
+    try_tiny("--type q4_1");
 }
 
 static void test_tiny_q6_k_requests_do_not_depend_on_company(void **state) {
     (void)state;
-    try_tiny("--type q6_k", 1);
+    try_tiny("--type q6_k");
 }
 
 static void test_real_requests_do_not_depend_on_company(void **state) {
