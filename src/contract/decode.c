@@ -42,40 +42,66 @@ static alea_status refuse_alternative(const place *at, int32_t i, const char *wh
                           at->position, i, what);
 }
 
-/* Value downward, then id upward; unused pairs only at the end. */
-static alea_status check_natural(const int32_t *pairs, int32_t n, const place *at) {
-    for (int32_t i = 0; i < n; i++) {
-        const int32_t token = pairs[2 * i];
-        const float logprob = alea__float_of(pairs[2 * i + 1]);
-        if (i > 0 && pairs[2 * i - 2] == ALEA_NO_TOKEN && token != ALEA_NO_TOKEN)
-            return refuse_alternative(at, i, "follows an unused one");
-        if (token == ALEA_NO_TOKEN) {
-            if (i == 0) return refuse_alternative(at, i, "is missing");
-            continue;
-        }
-        if (token < 0) return refuse_alternative(at, i, "is not a token");
-        if (!(logprob <= 0)) return refuse_alternative(at, i, "is not a logprob");
-        if (i == 0) continue;
-        const float before = alea__float_of(pairs[2 * i - 1]);
-        if (logprob > before || (logprob == before && token <= pairs[2 * i - 2]))
-            return refuse_alternative(at, i, "is out of order");
+/* Ids are distinct and of the vocabulary, as many as K and the vocabulary allow. */
+static alea_status check_natural_id(const int32_t *pairs, int32_t i, int32_t due, int32_t vocab,
+                                    const place *at) {
+    const int32_t token = pairs[2 * i];
+    if (i >= due) {
+        if (token == ALEA_NO_TOKEN) return ALEA_OK;
+        return refuse_alternative(at, i, "is one more than the vocabulary has tokens");
     }
+    if (token == ALEA_NO_TOKEN) return refuse_alternative(at, i, "is missing");
+    if (token < 0 || token >= vocab) return refuse_alternative(at, i, "is not a token");
+    for (int32_t j = 0; j < i; j++)
+        if (pairs[2 * j] == token) return refuse_alternative(at, i, "repeats a token");
     return ALEA_OK;
 }
 
-static alea_status check_selected(const int32_t *pairs, const alea_lane *lane, const place *at) {
+/* Value downward, then id upward; the chosen token is among them, or behind the last. */
+static alea_status check_natural(const int32_t *payload, int32_t n, int32_t vocab,
+                                 const place *at) {
+    const int32_t *pairs = payload + 2;
+    const int32_t due = n < vocab ? n : vocab;
+    const float chosen = alea__float_of(payload[1]);
+    bool listed = false;
+    for (int32_t i = 0; i < n; i++) {
+        const alea_status status = check_natural_id(pairs, i, due, vocab, at);
+        if (status < 0) return status;
+        if (i >= due) continue;
+        const float logprob = alea__float_of(pairs[2 * i + 1]);
+        if (!(logprob <= 0)) return refuse_alternative(at, i, "is not a logprob");
+        if (pairs[2 * i] == payload[0]) {
+            listed = true;
+            if (logprob != chosen) return refuse_alternative(at, i, "is not the chosen logprob");
+        }
+        if (i == 0) continue;
+        const float before = alea__float_of(pairs[2 * i - 1]);
+        if (logprob > before || (logprob == before && pairs[2 * i] <= pairs[2 * i - 2]))
+            return refuse_alternative(at, i, "is out of order");
+    }
+    if (listed) return ALEA_OK;
+    const float last = alea__float_of(pairs[2 * due - 1]);
+    if (chosen > last || (chosen == last && payload[0] < pairs[2 * due - 2]))
+        return refuse_alternative(at, due - 1, "stands where the chosen token belongs");
+    return ALEA_OK;
+}
+
+static alea_status check_selected(const int32_t *payload, const alea_lane *lane, const place *at) {
+    const int32_t *pairs = payload + 2;
     for (int32_t i = 0; i < lane->n_token_ids; i++) {
         if (pairs[2 * i] != lane->token_ids[i])
             return refuse_alternative(at, i, "is not the id that was asked for");
-        if (!(alea__float_of(pairs[2 * i + 1]) <= 0))
-            return refuse_alternative(at, i, "is not a logprob");
+        const float logprob = alea__float_of(pairs[2 * i + 1]);
+        if (!(logprob <= 0)) return refuse_alternative(at, i, "is not a logprob");
+        if (pairs[2 * i] == payload[0] && logprob != alea__float_of(payload[1]))
+            return refuse_alternative(at, i, "is not the chosen logprob");
     }
     return ALEA_OK;
 }
 
-static alea_status check_entries(const alea_completion *completion, int32_t frame,
-                                 const alea_lane *lane, const alea_record *record,
-                                 alea_error *error) {
+static alea_status check_entries(const alea_frames *frames, int32_t frame, const alea_lane *lane,
+                                 const alea_record *record, alea_error *error) {
+    const alea_completion *completion = frames->out;
     for (int32_t i = 0; i < record->count; i++) {
         if (alea__record_is_forced(record, i)) continue;
         const place at = {lane->slot, record->position + i, error};
@@ -84,9 +110,9 @@ static alea_status check_entries(const alea_completion *completion, int32_t fram
         alea_status status = check_chosen(payload, token, &at);
         if (status < 0) return status;
         if (lane->n_token_ids > 0)
-            status = check_selected(payload + 2, lane, &at);
+            status = check_selected(payload, lane, &at);
         else
-            status = check_natural(payload + 2, completion->layout.alternatives, &at);
+            status = check_natural(payload, completion->layout.alternatives, frames->vocab, &at);
         if (status < 0) return status;
     }
     return ALEA_OK;
@@ -115,7 +141,7 @@ alea_status alea__decode_open(const alea_frames *frames, int32_t frame, const al
                                   "slot %d, position %" PRId64
                                   ": the frame was submitted without this request's logprobs",
                                   lane->slot, open.record.position);
-        status = check_entries(completion, frame, lane, &open.record, error);
+        status = check_entries(frames, frame, lane, &open.record, error);
         if (status < 0) return status;
         open.pairs = lane->n_token_ids > 0 ? lane->n_token_ids : completion->layout.alternatives;
     }

@@ -3,9 +3,9 @@
 
 #include <string.h>
 
-void alea__frames_init(alea_frames *frames, alea_completion *out, alea_completion *prompt,
-                       alea_completion *decode) {
-    *frames = (alea_frames){.out = out, .prompt = prompt, .decode = decode};
+void alea__frames_init(alea_frames *frames, int32_t vocab, alea_completion *out,
+                       alea_completion *prompt, alea_completion *decode) {
+    *frames = (alea_frames){.vocab = vocab, .out = out, .prompt = prompt, .decode = decode};
 }
 
 alea_status alea__token_ids_check(const int32_t *token_ids, int32_t n_token_ids, int32_t vocab,

@@ -30,15 +30,16 @@ typedef struct alea_frame {
 
 /* `prompt` and `decode` are the private outputs of a mixed round; NULL where roles never mix. */
 typedef struct alea_frames {
+    int32_t vocab; /* of the rows behind the payloads: the reader counts alternatives by it */
     alea_completion *out;
     alea_completion *prompt;
     alea_completion *decode;
     alea_frame frame[ALEA_FRAMES];
 } alea_frames;
 
-/* Both frames free. Allocates nothing; the bundles must outlive it. */
-void alea__frames_init(alea_frames *frames, alea_completion *out, alea_completion *prompt,
-                       alea_completion *decode);
+/* Both frames free; vocab at least 1. Allocates nothing; the bundles must outlive it. */
+void alea__frames_init(alea_frames *frames, int32_t vocab, alea_completion *out,
+                       alea_completion *prompt, alea_completion *decode);
 
 /*
  * Selected ids as a request gives them: 1 to 128, distinct, inside the vocabulary. Called once,

@@ -77,6 +77,15 @@ static bool is_due(const alea_run *run, uint64_t now_ns, alea_finish *finish) {
     return false;
 }
 
+/* The request leaves the queue that submission is bounded by: it has a slot, or never will. */
+static void begin_request(alea_engine *engine, alea_request *request) {
+    if (request->begun) return;
+    request->begun = true;
+    pthread_mutex_lock(&engine->mutex);
+    engine->n_waiting_requests--;
+    pthread_mutex_unlock(&engine->mutex);
+}
+
 /* Tell the reader that nothing more comes; what a stop string might still have taken back is
  * released, since none can complete now. The engine's hold on a request ends with its last run. */
 static void close_run(alea_engine *engine, alea_run *run) {
@@ -91,9 +100,7 @@ static void close_run(alea_engine *engine, alea_run *run) {
     alea__run_tell(run);
     pthread_mutex_unlock(&request->mutex);
     if (!last) return;
-    pthread_mutex_lock(&engine->mutex);
-    engine->n_waiting_requests--;
-    pthread_mutex_unlock(&engine->mutex);
+    begin_request(engine, request);
     alea__request_unref(request);
 }
 
@@ -211,6 +218,7 @@ static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cac
     run->slot = s;
     run->epoch = slot->epoch;
     run->state = ALEA_RUN_ACTIVE;
+    begin_request(engine, run->request);
     if (run->index == 0) {
         pthread_mutex_lock(&run->request->mutex);
         run->request->usage.cached_tokens = cached;

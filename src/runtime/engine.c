@@ -8,6 +8,7 @@
 #include "base/clock.h"
 #include "base/size.h"
 #include "runtime/engine_parts.h"
+#include "runtime/wait.h"
 
 static alea_status check_options(const alea_core_info *info, alea_engine_options *options,
                                  alea_error *error) {
@@ -26,6 +27,23 @@ static alea_status check_options(const alea_core_info *info, alea_engine_options
     if (options->round_tokens > info->round_tokens) {
         return alea_error_set(error, ALEA_EINVAL, "rounds of %d tokens: the core takes %d",
                               options->round_tokens, info->round_tokens);
+    }
+    return ALEA_OK;
+}
+
+/* What the core offers, less what the options leave out. */
+static alea_status check_capability(alea_engine *engine, alea_error *error) {
+    const alea_engine_options *options = &engine->options;
+    const int32_t rows = engine->info.round_rows < options->round_tokens ? engine->info.round_rows
+                                                                         : options->round_tokens;
+    const alea_status status =
+        alea__core_capability(engine->core, options->slots, options->prompt_logprobs ? rows : 0,
+                              &engine->capability, error);
+    if (status < 0) return status;
+    if (options->scored_cache == ALEA_SCORED_CACHE_ON && !engine->info.batch_invariant) {
+        return alea_error_set(
+            error, ALEA_EUNSUPPORTED,
+            "the scored cache needs a core whose rows do not depend on the batch");
     }
     return ALEA_OK;
 }
@@ -99,7 +117,7 @@ static alea_status allocate(alea_engine *engine, alea_error *error) {
     alea_status status =
         alea__completion_allocate(engine->options.slots, 0, 0, &engine->completion, error);
     if (status < 0) return status;
-    alea__frames_init(&engine->frames, &engine->completion, NULL, NULL);
+    alea__frames_init(&engine->frames, engine->info.vocab, &engine->completion, NULL, NULL);
     engine->stats.slots = engine->options.slots;
     engine->stats.memory_bytes = engine->block_bytes + engine->completion.block_bytes;
     return ALEA_OK;
@@ -171,6 +189,7 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
     engine->kernels = alea__kernels();
     alea_core_describe(core, &engine->info);
     alea_status status = check_options(&engine->info, &engine->options, error);
+    if (status >= 0) status = check_capability(engine, error);
     if (status >= 0) {
         status = alea__pool_create(engine->options.threads, &engine->pool);
         if (status < 0) alea_error_set(error, status, "no memory for the engine's threads");
@@ -178,7 +197,7 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
     if (status >= 0) status = allocate(engine, error);
     if (status >= 0) {
         pthread_mutex_init(&engine->mutex, NULL);
-        pthread_cond_init(&engine->work, NULL);
+        alea__wait_init(&engine->work);
         pthread_mutex_init(&engine->runner_mutex, NULL);
         pthread_cond_init(&engine->runner_cond, NULL);
         atomic_init(&engine->references, 1);
@@ -333,13 +352,7 @@ static void *step_until_stopped(void *user) {
         const alea_status status = alea__engine_step(engine, alea__clock_ns());
         pthread_mutex_lock(&engine->mutex);
         if (status == ALEA_DONE && !engine->stopping && !engine->inbox) {
-            struct timespec until;
-            clock_gettime(CLOCK_REALTIME, &until);
-            until.tv_nsec += 10 * 1000 * 1000;
-            if (until.tv_nsec >= 1000000000L) {
-                until.tv_nsec -= 1000000000L;
-                until.tv_sec++;
-            }
+            const struct timespec until = alea__wait_deadline(10);
             pthread_cond_timedwait(&engine->work, &engine->mutex, &until);
         }
         const bool stopping = engine->stopping;
@@ -384,6 +397,10 @@ void alea__engine_destroy(alea_engine *engine) {
     }
     free_parts(engine);
     alea__engine_unref(engine);
+}
+
+const alea_capability *alea__engine_capability(const alea_engine *engine) {
+    return &engine->capability;
 }
 
 void alea__engine_stats_read(alea_engine *engine, alea_engine_stats *stats) {

@@ -14,10 +14,18 @@
 
 #include "alea/core.h"
 #include "base/pool.h"
+#include "core/manifest/manifest.h"
 #include "runtime/params.h"
 
 typedef struct alea_engine alea_engine;
 typedef struct alea_request alea_request;
+
+/* Whether a scored prompt may begin with positions that an earlier one has had scored. */
+typedef enum alea_scored_cache {
+    ALEA_SCORED_CACHE_AUTO, /* where the core says batch_invariant */
+    ALEA_SCORED_CACHE_ON,   /* the same, and creation fails on any other core */
+    ALEA_SCORED_CACHE_OFF
+} alea_scored_cache;
 
 /* Zero in a number means the default. */
 typedef struct alea_engine_options {
@@ -27,7 +35,9 @@ typedef struct alea_engine_options {
     int32_t queue_tokens;   /* unread tokens of a choice before it pauses; 256 */
     int32_t threads;        /* for the rows; the affinity mask */
     bool no_prefix_cache;
-    bool no_overlap; /* compute and present in turn, on one thread */
+    bool no_overlap;      /* compute and present in turn, on one thread */
+    bool prompt_logprobs; /* take the memory that scored prompts need; else they are refused */
+    alea_scored_cache scored_cache; /* of use with prompt_logprobs alone */
 } alea_engine_options;
 
 /* Why a choice ended. */
@@ -42,23 +52,31 @@ typedef enum alea_finish {
     ALEA_FINISH_ERROR
 } alea_finish;
 
-enum alea_event_kind { ALEA_EVENT_TOKEN, ALEA_EVENT_FINISH };
+/*
+ * PROMPT comes for requests with prompt_top >= 0 alone: once for every prompt position, in order
+ * from 0, as events of choice 0 and before its first TOKEN. What a prompt position holds is the
+ * report of the row before it on the prompt's own token: position 0 has none (has_entry false).
+ */
+enum alea_event_kind { ALEA_EVENT_TOKEN, ALEA_EVENT_FINISH, ALEA_EVENT_PROMPT };
 
 /* What a reader gets. Pointers live until the next call of alea_request_next on the request. */
 typedef struct alea_event {
     enum alea_event_kind kind;
     int32_t choice;
-    int32_t index; /* of the token in its choice */
+    int32_t index; /* TOKEN: of the token in its choice; PROMPT: position in the prompt */
 
-    int32_t token;         /* TOKEN */
-    int32_t visible_bytes; /* how many of the token's bytes belong to the returned text */
-    bool has_entry;        /* false: forced, or logprobs were not asked for */
+    int32_t token;         /* TOKEN, PROMPT; -1: a prompt position that holds no token */
+    int32_t visible_bytes; /* TOKEN: how many of its bytes belong to the returned text */
+    bool has_entry;        /* false: forced, not asked for, or a prompt position without a row */
     bool ends;             /* the terminating token: what is shown has no entry for it */
-    float logprob;
+    float logprob;         /* NaN without an entry */
     float sampled_logprob; /* NaN unless asked for */
     float kept_mass;       /* NaN unless asked for */
     float entropy;         /* NaN unless asked for */
-    int32_t rank;          /* 1 + tokens with a greater logprob; 0 unless asked for */
+    int32_t rank;   /* 1 + tokens with a greater logprob; 0 unless asked for; PROMPT: always */
+    bool is_greedy; /* where rank is not 0: the token has the largest raw logit, and of equal ones
+                       the smallest id. Distinct logits may meet in one logprob, so a token of
+                       rank 1 need not be greedy */
     int32_t n_alternatives;
     const alea_alternative *alternatives;
 
@@ -72,7 +90,8 @@ typedef struct alea_event {
 /* What a request has cost and drawn from, for reports. */
 typedef struct alea_request_usage {
     int32_t prompt_tokens;
-    int32_t cached_tokens; /* of the prompt, reused by the first choice */
+    int32_t cached_tokens; /* of the prompt, reused by the first choice; where the prompt is scored,
+                              the positions whose scores were reused too */
     int32_t output_tokens;
     uint64_t seed;
     uint64_t first_token_ns; /* engine time; 0: none yet */
@@ -81,9 +100,14 @@ typedef struct alea_request_usage {
 /* Counters since the start; one consistent snapshot. */
 typedef struct alea_engine_stats {
     uint64_t rounds, prompt_tokens, cached_tokens, output_tokens;
-    uint64_t requests, finished, cancelled, failed;
-    int32_t waiting, running, slots;
+    uint64_t requests;
+    uint64_t finished, cancelled, failed; /* choices, by how they ended */
+    int32_t waiting;                      /* requests of which no choice has had a slot yet */
+    int32_t running;                      /* choices that hold a slot */
+    int32_t slots;
     uint64_t reduced_positions; /* rows that a logprob request made the reduction read */
+    uint64_t scored_positions;  /* prompt positions scored from rows; cached ones do not count */
+    uint64_t preempted;         /* choices that gave their slot to one of smaller priority */
     size_t memory_bytes;        /* allocated at the start, cores apart */
 } alea_engine_stats;
 
@@ -97,13 +121,20 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
 /* Ends every request as cancelled; requests still held stay readable until released. */
 void alea__engine_destroy(alea_engine *engine);
 
+/* What requests may ask of this engine: submission refuses the rest. Lives as long as the engine;
+ * allow_prompt_logprobs is false also where the options left scoring out. */
+const alea_capability *alea__engine_capability(const alea_engine *engine);
+
 /*
  * Queue a request. The parameters and the prompt are copied.
  *
  * Domain    1 <= n_prompt; prompt and max_tokens fit the context, or the context cuts max_tokens
  * Result    *request, to be released by alea__request_release
- * Errors    ALEA_EINVAL (a field, named), ALEA_ECONTEXT (the prompt alone is too long),
+ * Errors    ALEA_EINVAL (a field, named), ALEA_EUNSUPPORTED (logprobs, ids or prompt scores that
+ *           this core or this engine does not offer), ALEA_ECONTEXT (the prompt alone is too long),
  *           ALEA_ELIMIT (the queue is full), ALEA_ENOMEM
+ * Memory    one block: 8 bytes a token of prompt and answer and the queues, which do not grow with
+ *           the prompt
  * Threads   any
  */
 alea_status alea__engine_submit(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,

@@ -98,6 +98,7 @@ struct alea_request {
 
     alea_request_params params; /* pointers lead into this request's own memory */
     uint64_t arrival;
+    bool begun; /* a run of it has had a slot, or all have ended; the stepping thread's */
     alea_stops stops;
     alea_run *runs;      /* [params.choices] */
     int32_t next_choice; /* where the reader looks first, so that no choice starves another */
@@ -145,6 +146,7 @@ struct alea_engine {
     atomic_int references; /* the owner's and one for each request: readers use the mutex */
     alea_core *core;
     alea_core_info info;
+    alea_capability capability;
     alea_engine_options options;
     const alea_kernel_table *kernels;
     alea_pool *pool;
@@ -173,7 +175,7 @@ struct alea_engine {
     pthread_cond_t work;
     alea_request *inbox;
     alea_request *inbox_last;
-    int32_t n_waiting_requests;
+    int32_t n_waiting_requests; /* none of whose runs has had a slot */
     alea_engine_stats stats;
     uint64_t arrivals;
     bool stopping;

@@ -11,6 +11,7 @@ alea_request_params alea__params_default(void) {
         .max_tokens = 16,
         .thinking_budget = -1,
         .top = -1,
+        .prompt_top = -1,
     };
 }
 
@@ -29,12 +30,23 @@ static alea_status check_float(const char *name, float value, float low, float h
                           (double)low, (double)high);
 }
 
+/* A count without its array is a caller's slip that would otherwise be read as one. */
+static alea_status check_array(const char *name, const void *array, int64_t count, int64_t most,
+                               alea_error *error) {
+    const alea_status status = check_int(name, count, 0, most, error);
+    if (status < 0 || count == 0 || array) return status;
+    return alea_error_set(error, ALEA_EINVAL, "%s: %lld are announced, but the array is NULL", name,
+                          (long long)count);
+}
+
 static alea_status check_tokens(const char *name, alea_token_list list, int32_t most, int32_t vocab,
                                 alea_error *error) {
-    if (list.count < 0 || list.count > most || (list.count > 0 && !list.tokens)) {
+    if (list.count < 0 || list.count > most) {
         return alea_error_set(error, ALEA_EINVAL, "%s has %d ids, at most %d are allowed", name,
                               list.count, most);
     }
+    const alea_status status = check_array(name, list.tokens, list.count, most, error);
+    if (status < 0) return status;
     for (int32_t i = 0; i < list.count; i++) {
         if (list.tokens[i] < 0 || list.tokens[i] >= vocab) {
             return alea_error_set(error, ALEA_EINVAL, "%s[%d] is token %d, the vocabulary is 0..%d",
@@ -58,7 +70,7 @@ static alea_status check_penalties(const alea_request_params *p, alea_error *err
 
 static alea_status check_constraints(const alea_request_params *p, int32_t vocab,
                                      alea_error *error) {
-    alea_status status = check_int("logit_bias entries", p->n_biases, 0, vocab, error);
+    alea_status status = check_array("logit_bias entries", p->biases, p->n_biases, vocab, error);
     if (status < 0) return status;
     for (int32_t i = 0; i < p->n_biases; i++) {
         const alea_token_bias *bias = &p->biases[i];
@@ -71,7 +83,7 @@ static alea_status check_constraints(const alea_request_params *p, int32_t vocab
     }
     status = check_tokens("allowed_token_ids", p->allowed, vocab, vocab, error);
     if (status < 0) return status;
-    status = check_int("bad_words", p->n_bad_words, 0, ALEA_BAD_WORDS_MAX, error);
+    status = check_array("bad_words", p->bad_words, p->n_bad_words, ALEA_BAD_WORDS_MAX, error);
     for (int32_t i = 0; i < p->n_bad_words && status >= 0; i++) {
         if (p->bad_words[i].count == 0) {
             return alea_error_set(error, ALEA_EINVAL, "bad_words[%d] is empty", i);
@@ -88,13 +100,14 @@ static alea_status check_end(const alea_request_params *p, int32_t vocab, alea_e
     if (status < 0) return status;
     status = check_tokens("stop_token_ids", p->stop_tokens, 1024, vocab, error);
     if (status < 0) return status;
-    status = check_int("stop", p->n_stops, 0, ALEA_STOPS_MAX, error);
+    status = check_array("stop", p->stops, p->n_stops, ALEA_STOPS_MAX, error);
     if (status < 0) return status;
     for (int32_t i = 0; i < p->n_stops; i++) {
         if (p->stops[i].length == 0 || p->stops[i].length > ALEA_STOP_BYTES_MAX) {
             return alea_error_set(error, ALEA_EINVAL, "stop[%d] has %zu bytes, the range is 1..%d",
                                   i, p->stops[i].length, ALEA_STOP_BYTES_MAX);
         }
+        if (!p->stops[i].data) return alea_error_set(error, ALEA_EINVAL, "stop[%d] is NULL", i);
     }
     status = check_int("thinking_token_budget", p->thinking_budget, -1, INT32_MAX / 2, error);
     if (status < 0) return status;
@@ -107,6 +120,8 @@ static alea_status check_end(const alea_request_params *p, int32_t vocab, alea_e
 
 static alea_status check_reports(const alea_request_params *p, int32_t vocab, alea_error *error) {
     alea_status status = check_int("logprobs", p->top, -1, ALEA_TOP_MAX, error);
+    if (status < 0) return status;
+    status = check_int("prompt_logprobs", p->prompt_top, -1, ALEA_TOP_MAX, error);
     if (status < 0) return status;
     status = check_tokens("logprob_token_ids", p->selected, ALEA_TOKEN_IDS_MAX, vocab, error);
     if (status < 0) return status;

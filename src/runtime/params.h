@@ -60,11 +60,20 @@ typedef struct alea_request_params {
     bool want_entropy;
     bool want_rank; /* of the chosen token in the raw row; costs a pass over the row */
 
+    /*
+     * Score the prompt too, with this many alternatives a position, 0..20; -1: no. The prompt is
+     * then computed anew, whatever prefix is at hand, but for the scored cache: positions whose
+     * scores an earlier request has left, bit for bit what they were. Never with `selected` or
+     * no_scored_cache. With max_tokens 0 the request is over when its last position is scored.
+     */
+    int32_t prompt_top;
+    bool no_scored_cache;
+
     uint64_t deadline_ns; /* on the runtime's clock; 0: none */
     int32_t priority;     /* smaller first; equal: order of arrival */
 } alea_request_params;
 
-/* One choice, greedy off, nothing penalized, 16 tokens, no logprobs. */
+/* One choice, greedy off, nothing penalized, 16 tokens, no logprobs, of prompt or answer. */
 alea_request_params alea__params_default(void);
 
 /*

@@ -7,10 +7,10 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
-#include <time.h>
 
 #include "base/size.h"
 #include "runtime/engine_parts.h"
+#include "runtime/wait.h"
 
 /* Carves aligned pieces from a block; with base NULL it only counts. */
 typedef struct carver {
@@ -138,6 +138,30 @@ static void carve_request(carver *c, const alea_engine *engine, alea_request *re
     copy_stops(c, p, &request->stops);
 }
 
+/* What this core does not report cannot be asked for; nothing is served without it instead. */
+static alea_status check_offer(const alea_engine *engine, const alea_request_params *p,
+                               alea_error *error) {
+    const alea_capability *offer = &engine->capability;
+    if (p->prompt_top >= 0 && !offer->allow_prompt_logprobs) {
+        return alea_error_set(error, ALEA_EUNSUPPORTED, "%s",
+                              engine->options.prompt_logprobs
+                                  ? "this core offers no prompt logprobs"
+                                  : "prompt logprobs are off: --prompt-logprobs=on allows them");
+    }
+    const bool wants = p->top >= 0 || p->want_sampled || p->want_entropy || p->want_rank;
+    if (wants && !offer->allow_logprobs) {
+        return alea_error_set(error, ALEA_EUNSUPPORTED, "this core offers no logprobs");
+    }
+    if (p->selected.count > 0 && !offer->allow_token_ids) {
+        return alea_error_set(error, ALEA_EUNSUPPORTED, "this core offers no logprob_token_ids");
+    }
+    if (p->top > offer->layout.alternatives) {
+        return alea_error_set(error, ALEA_EUNSUPPORTED, "logprobs is %d: this core offers 0..%d",
+                              p->top, offer->layout.alternatives);
+    }
+    return ALEA_OK;
+}
+
 static alea_status check_submit(const alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
                                 const alea_request_params *params, alea_error *error) {
     const int32_t context = engine->info.context_tokens;
@@ -156,7 +180,9 @@ static alea_status check_submit(const alea_engine *engine, const int32_t *prompt
                                   engine->info.vocab - 1);
         }
     }
-    return alea__params_check(params, engine->info.vocab, error);
+    const alea_status status = alea__params_check(params, engine->info.vocab, error);
+    if (status < 0) return status;
+    return check_offer(engine, params, error);
 }
 
 static alea_status build_request(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
@@ -185,7 +211,7 @@ static alea_status build_request(alea_engine *engine, const int32_t *prompt, int
     atomic_fetch_add(&engine->references, 1);
     atomic_init(&request->cancelled, false);
     pthread_mutex_init(&request->mutex, NULL);
-    pthread_cond_init(&request->readable, NULL);
+    alea__wait_init(&request->readable);
     request->usage = (alea_request_usage){.prompt_tokens = n_prompt, .seed = kept.seed};
     *out = request;
     return ALEA_OK;
@@ -311,18 +337,6 @@ static alea_status take_event(alea_request *request, alea_event *event) {
     return told == n ? ALEA_DONE : ALEA_MORE;
 }
 
-static struct timespec deadline_in(int32_t timeout_ms) {
-    struct timespec at;
-    clock_gettime(CLOCK_REALTIME, &at);
-    at.tv_sec += timeout_ms / 1000;
-    at.tv_nsec += (long)(timeout_ms % 1000) * 1000000L;
-    if (at.tv_nsec >= 1000000000L) {
-        at.tv_nsec -= 1000000000L;
-        at.tv_sec++;
-    }
-    return at;
-}
-
 static alea_status take_event_from(alea_request *request, int32_t choice, alea_event *event) {
     return choice < 0 ? take_event(request, event) : take_event_of(&request->runs[choice], event);
 }
@@ -330,7 +344,7 @@ static alea_status take_event_from(alea_request *request, int32_t choice, alea_e
 /* choice -1: any. */
 static alea_status next_event(alea_request *request, int32_t choice, int32_t timeout_ms,
                               alea_event *event) {
-    const struct timespec until = deadline_in(timeout_ms > 0 ? timeout_ms : 0);
+    const struct timespec until = alea__wait_deadline(timeout_ms > 0 ? timeout_ms : 0);
     pthread_mutex_lock(&request->mutex);
     alea_status status = take_event_from(request, choice, event);
     while (status == ALEA_MORE && timeout_ms != 0) {

@@ -37,7 +37,7 @@ int rig_setup(void **state) {
         return 1;
     if (alea__completion_allocate_role(&r->out, &r->prompt, NULL) < 0) return 1;
     if (alea__completion_allocate_role(&r->out, &r->decode, NULL) < 0) return 1;
-    alea__frames_init(&r->frames, &r->out, &r->prompt, &r->decode);
+    alea__frames_init(&r->frames, RIG_VOCAB, &r->out, &r->prompt, &r->decode);
     r->batch = (alea_reduce_batch){.rows = r->rows, .vocab = RIG_VOCAB, .lanes = r->lanes};
     *state = r;
     return 0;

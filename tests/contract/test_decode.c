@@ -74,7 +74,7 @@ static void test_small_vocabularies_decode_to_fewer_alternatives(void **state) {
     const float *row = rig_row(r, 1, 3);
     rig_emit(r, &r->out, frame, &lane, ALEA_ROLE_DECODE, &token, 1);
     rig_offer(r, &lane, &row, 1);
-    r->batch.vocab = 3;
+    r->batch.vocab = r->frames.vocab = 3;
     rig_reduce(r, &r->out, frame);
     assert_int_equal(alea__frames_produced(&r->frames, frame, NULL), ALEA_OK);
     alea_decoded decoded;
@@ -82,6 +82,12 @@ static void test_small_vocabularies_decode_to_fewer_alternatives(void **state) {
     assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error), ALEA_OK);
     assert_true(alea__decode_next(&decoded, &entry));
     assert_int_equal(entry.n_alternatives, 3);
+    for (int32_t vocab = 2; vocab <= 4; vocab += 2) { /* three are one too many, one too few */
+        r->frames.vocab = vocab;
+        assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
+                         ALEA_EFORMAT);
+        assert_non_null(strstr(r->error.message, "alternative"));
+    }
 }
 
 static void test_forced_tokens_have_no_entry_and_need_none(void **state) {
@@ -139,7 +145,9 @@ static void test_missing_or_wrong_data_fails_only_its_request(void **state) {
         {1, 2, -1, ALEA_EFORMAT, "alternative 0 is missing"},
         {1, 2, -5, ALEA_EFORMAT, "alternative 0 is not a token"},
         {1, 3, 0x7fc00000, ALEA_EFORMAT, "alternative 0 is not a logprob"},
-        {1, 6, -1, ALEA_EFORMAT, "alternative 3 follows an unused one"},
+        {1, 6, -1, ALEA_EFORMAT, "alternative 2 is missing"},
+        {1, 40, -1, ALEA_EFORMAT, "alternative 19 is missing"},
+        {1, 4, RIG_VOCAB, ALEA_EFORMAT, "alternative 1 is not a token"},
         {1, 41, (int32_t)0x80000000u, ALEA_EFORMAT, "alternative 19 is out of order"},
     };
     for (size_t i = 0; i < sizeof spoils / sizeof *spoils; i++) {
@@ -169,7 +177,7 @@ static void test_an_alternative_that_repeats_is_refused(void **state) {
     alea_decoded decoded;
     assert_int_equal(alea__decode_open(&r->frames, frame, &lanes[0], &decoded, &r->error),
                      ALEA_EFORMAT);
-    assert_non_null(strstr(r->error.message, "alternative 5 is out of order"));
+    assert_non_null(strstr(r->error.message, "alternative 5 repeats a token"));
 }
 
 static void test_a_new_frame_forgets_the_records_of_its_last_round(void **state) {
@@ -266,6 +274,43 @@ static void test_selected_ids_must_be_those_that_were_asked_for(void **state) {
     assert_non_null(strstr(r->error.message, "alternative 1"));
 }
 
+/* The chosen token stands apart, yet it must agree with the alternatives about its own value. */
+static void test_the_chosen_token_agrees_with_its_alternatives(void **state) {
+    rig *r = *state;
+    const float *row = rig_row(r, 1, RIG_VOCAB);
+    float reported[RIG_VOCAB];
+    int32_t ids[RIG_VOCAB];
+    rig_order(row, RIG_VOCAB, reported, ids);
+    alea_lane lane = rig_lane(0, 1);
+    const int32_t frame = rig_begin(r, &lane, 1);
+    rig_emit(r, &r->out, frame, &lane, ALEA_ROLE_DECODE, &ids[7], 1);
+    rig_offer(r, &lane, &row, 1);
+    rig_reduce(r, &r->out, frame);
+    assert_int_equal(alea__frames_produced(&r->frames, frame, NULL), ALEA_OK);
+    alea_decoded decoded;
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error), ALEA_OK);
+    int32_t *payload = alea__completion_payload(&r->out, frame, 0, 0);
+    payload[1] = alea__bits_of(reported[ids[7]] - 0.001f);
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
+                     ALEA_EFORMAT);
+    assert_non_null(strstr(r->error.message, "alternative 7 is not the chosen logprob"));
+    /* Not among them, but more probable than their last: then one of them is wrong. */
+    payload[1] = alea__bits_of(reported[ids[7]]);
+    for (int32_t i = 7; i < 20; i++)
+        alea__pair_set(payload + 2 + 2 * i, ids[i + 1], reported[ids[i + 1]]);
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
+                     ALEA_EFORMAT);
+    assert_non_null(strstr(r->error.message, "where the chosen token belongs"));
+    /* The same for an id that was asked for. */
+    lane.token_ids = &ids[7];
+    lane.n_token_ids = 1;
+    alea__pair_set(payload + 2, ids[7], reported[ids[7]]);
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error), ALEA_OK);
+    alea__pair_set(payload + 2, ids[7], reported[ids[7]] - 0.001f);
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
+                     ALEA_EFORMAT);
+}
+
 static void test_one_bad_rollout_leaves_the_other_three_whole(void **state) {
     rig *r = *state;
     alea_lane lanes[4];
@@ -325,6 +370,7 @@ int main(void) {
         RULE("D3", test_forced_tokens_have_no_entry_and_need_none),
         RULE("D4", test_missing_or_wrong_data_fails_only_its_request),
         RULE("D4", test_one_bad_rollout_leaves_the_other_three_whole),
+        RULE("D4", test_the_chosen_token_agrees_with_its_alternatives),
         RULE("D4", test_selected_ids_must_be_those_that_were_asked_for),
         RULE("D4", test_an_alternative_that_repeats_is_refused),
         RULE("D5", test_a_new_frame_forgets_the_records_of_its_last_round),

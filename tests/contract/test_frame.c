@@ -169,7 +169,7 @@ static void test_bundles_without_payload_take_no_flags(void **state) {
     alea_completion c;
     assert_int_equal(alea__completion_bind(&layout, buffers, &c, NULL), ALEA_OK);
     alea_frames frames;
-    alea__frames_init(&frames, &c, NULL, NULL);
+    alea__frames_init(&frames, RIG_VOCAB, &c, NULL, NULL);
     alea_lane lane = rig_lane(0, 1);
     int32_t frame = -1;
     assert_int_equal(alea__frames_begin(&frames, &lane, 1, &frame, &r->error), ALEA_EUNSUPPORTED);
@@ -202,7 +202,7 @@ static void test_narrow_bundles_serve_natural_alternatives_only(void **state) {
     alea_completion c;
     assert_int_equal(alea__completion_bind(&layout, buffers, &c, NULL), ALEA_OK);
     alea_frames frames;
-    alea__frames_init(&frames, &c, NULL, NULL);
+    alea__frames_init(&frames, RIG_VOCAB, &c, NULL, NULL);
     static const int32_t ids[] = {1};
     alea_lane lane = rig_lane(1, 1);
     lane.token_ids = ids;

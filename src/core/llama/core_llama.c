@@ -251,7 +251,8 @@ static void process(void *argument) {
 }
 
 /* After a failure some of the round may be in the cache: ask what is there. */
-static void recount(llama_core *core) {
+static void recount(void *argument) {
+    llama_core *core = argument;
     llama_memory_t memory = llama_get_memory(core->engine.context);
     for (int32_t i = 0; i < core->n_touched; i++) {
         const int32_t sequence = core->touched[i];
@@ -272,7 +273,8 @@ static alea_status core_wait(alea_core *base, alea_error *error) {
             core->lengths[core->touched[i]] = core->grown[i];
         return ALEA_OK;
     }
-    recount(core);
+    char ignored[1]; /* the first failure is the one to report; lengths then stay as they were */
+    (void)alea__guard(recount, core, ignored, sizeof(ignored));
     char complaint[200];
     alea__llama_log_complaint(complaint, sizeof(complaint));
     return alea_error_set(error, ALEA_ECORE, "libllama failed to compute a round (%d): %s",
@@ -290,24 +292,48 @@ static int32_t core_sequence_length(const alea_core *base, int32_t sequence) {
     return const_core_of(base)->lengths[sequence];
 }
 
-static alea_status core_sequence_copy(alea_core *base, int32_t from, int32_t to) {
-    llama_core *core = core_of(base);
+/* A change of the sequence memory; its functions may throw like the others. */
+typedef struct memory_call {
+    llama_core *core;
+    int32_t from, sequence;
+    int32_t length;
+    bool done;
+} memory_call;
+
+static void copy_sequence(void *argument) {
+    memory_call *call = argument;
+    llama_core *core = call->core;
     llama_memory_t memory = llama_get_memory(core->engine.context);
-    if (!llama_memory_seq_rm(memory, to, -1, -1)) return ALEA_ECORE;
-    core->lengths[to] = 0;
+    if (!llama_memory_seq_rm(memory, call->sequence, -1, -1)) return;
+    core->lengths[call->sequence] = 0;
     /* Whole sequences only: a part across streams would end the process. */
-    if (core->lengths[from] > 0) llama_memory_seq_cp(memory, from, to, -1, -1);
-    core->lengths[to] = core->lengths[from];
-    return ALEA_OK;
+    if (core->lengths[call->from] > 0)
+        llama_memory_seq_cp(memory, call->from, call->sequence, -1, -1);
+    core->lengths[call->sequence] = core->lengths[call->from];
+    call->done = true;
+}
+
+static alea_status core_sequence_copy(alea_core *base, int32_t from, int32_t to) {
+    memory_call call = {.core = core_of(base), .from = from, .sequence = to};
+    char thrown[1]; /* the table takes no words here */
+    const bool returned = alea__guard(copy_sequence, &call, thrown, sizeof(thrown));
+    return returned && call.done ? ALEA_OK : ALEA_ECORE;
+}
+
+static void trim_sequence(void *argument) {
+    memory_call *call = argument;
+    llama_core *core = call->core;
+    const int32_t from = call->length == 0 ? -1 : call->length;
+    call->done =
+        llama_memory_seq_rm(llama_get_memory(core->engine.context), call->sequence, from, -1);
+    if (call->done) core->lengths[call->sequence] = call->length;
 }
 
 static alea_status core_sequence_trim(alea_core *base, int32_t sequence, int32_t length) {
-    llama_core *core = core_of(base);
-    llama_memory_t memory = llama_get_memory(core->engine.context);
-    if (!llama_memory_seq_rm(memory, sequence, length == 0 ? -1 : length, -1))
-        return ALEA_EUNSUPPORTED;
-    core->lengths[sequence] = length;
-    return ALEA_OK;
+    memory_call call = {.core = core_of(base), .sequence = sequence, .length = length};
+    char thrown[1];
+    if (!alea__guard(trim_sequence, &call, thrown, sizeof(thrown))) return ALEA_ECORE;
+    return call.done ? ALEA_OK : ALEA_EUNSUPPORTED;
 }
 
 static const alea_core_api table = {
