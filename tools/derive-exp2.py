@@ -2,11 +2,11 @@
 """Derive the polynomial of src/kernel/exp2_poly.h.
 
 2^f on [-1/2, 1/2] by 1 + f*q(f), minimax in relative error with the constant term held at 1, so
-that the largest token of a row weighs exactly 2^28. Remez exchange at 60 digits; afterwards the
+that the largest token of a row weighs exactly 2^29. Remez exchange at 60 digits; afterwards the
 coefficients are rounded to float32, and moved by single units while that lowers the error.
 Needs mpmath. tests/kernel/prove_exp2.c proves the result.
 
-    tools/derive-exp2.py [degree]        5 where none is given
+    tools/derive-exp2.py [degree]        6 where none is given
 """
 import itertools
 import math
@@ -114,14 +114,14 @@ def polish(coefficients):
 
 
 def main():
-    degree = int(sys.argv[1]) if len(sys.argv) > 1 else 5
+    degree = int(sys.argv[1]) if len(sys.argv) > 1 else 6
     free, error = fit(degree)
     print(f"degree {degree}, real coefficients: relative error 2^{float(mp.log(error, 2)):.2f}")
     coefficients = polish([1.0] + [to_float32(c) for c in free])
     error = relative_error(coefficients)
     print(f"float32 coefficients: relative error 2^{math.log2(error):.2f}")
     for i, c in enumerate(coefficients):
-        print(f"#define ALEA_EXP2_C{i} {(c * 2.0**28).hex()}f")
+        print(f"#define ALEA_EXP2_C{i} {(c * 2.0**29).hex()}f")
 
 
 main()

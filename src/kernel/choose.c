@@ -52,7 +52,8 @@ static void choose_greedy(const alea_row_scan *scan, const alea_mass_rule *rule,
     uint32_t weight;
     const float top = rule->shifted ? 0.0f : scan->max;
     scan->kernels->segment_weights(&top, 1, rule->scale, rule->exponent, &weight);
-    const uint64_t kept = (uint64_t)weight << 12; /* its segment has the row's exponent */
+    const uint64_t kept = (uint64_t)weight
+                          << ALEA_MASS_SHIFT; /* its segment has the row's exponent */
     choice->token = alea__row_greedy(scan);
     choice->sampled_logprob = alea__logprob(scan, rule, scan->max, alea__mass_lse(rule, kept));
     choice->kept_mass = (float)((double)kept / (double)all);

@@ -7,8 +7,8 @@
 /* The plain rule needs every exponent, and the sums on the way to it, exact in float32. */
 #define PLAIN_LIMIT 0x1.8p20f
 
-/* W <= 2^28.57, 1024 of them, times 2^12: below 2^51, so a shift by 51 leaves nothing. */
-enum { ALIGN_BITS = 12, DEEPEST_SHIFT = 50 };
+/* W <= 2^29.57, 1024 of them, times 2^11: below 2^51, so a shift by 51 leaves nothing. */
+enum { DEEPEST_SHIFT = 50 };
 
 /* Segments per partial sum of a draw: 64 sums for the largest row. */
 enum { DRAW_GROUP = 64 };
@@ -31,7 +31,7 @@ bool alea__segment_exponent(const alea_row_scan *scan, const alea_mass_rule *rul
 }
 
 uint64_t alea__mass_align(const alea_mass_rule *rule, uint64_t sum, int32_t exponent) {
-    return (sum << ALIGN_BITS) >> (rule->exponent - exponent);
+    return (sum << ALEA_MASS_SHIFT) >> (rule->exponent - exponent);
 }
 
 /* The segment counted from the row's maximum, what is below the cut made weightless. */
@@ -120,7 +120,7 @@ float alea__mass_entropy(const alea_row_scan *scan, const alea_mass_rule *rule, 
         moments += sums.moment >> depth; /* arithmetic: towards minus infinity */
         depths += alea__mass_align(rule, sums.mass, exponent) * (uint64_t)depth;
     }
-    const double shares = (double)moments * 0x1p-12 - (double)depths;
+    const double shares = (double)moments * (0x1p-24 * (1 << ALEA_MASS_SHIFT)) - (double)depths;
     const double log_mass = alea__ln((double)mass * 0x1p-40);
     const float entropy = (float)(log_mass - ALEA_LN2 * shares / (double)mass);
     return entropy > 0.0f ? entropy : 0.0f;

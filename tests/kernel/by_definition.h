@@ -63,7 +63,7 @@ static inline uint64_t defined_mass(const defined_row *row, const bool *kept) {
         for (int32_t i = s * ALEA_SEGMENT; i < row->n && i < (s + 1) * ALEA_SEGMENT; i++) {
             if (kept[i]) sum += row->counts[s] ? row->weights[i] : 0;
         }
-        if (row->counts[s]) mass += (sum << 12) >> (row->exponent - row->exponents[s]);
+        if (row->counts[s]) mass += (sum << 11) >> (row->exponent - row->exponents[s]);
     }
     return mass;
 }
@@ -76,9 +76,9 @@ static inline int32_t defined_draw(const defined_row *row, const bool *kept, uin
         uint64_t sum = 0;
         for (int32_t i = s * ALEA_SEGMENT; i < row->n && i < (s + 1) * ALEA_SEGMENT; i++) {
             if (kept[i]) sum += row->weights[i];
-            if ((sum << 12) >> depth > r) return i;
+            if ((sum << 11) >> depth > r) return i;
         }
-        r -= (sum << 12) >> depth;
+        r -= (sum << 11) >> depth;
     }
     return -1;
 }

@@ -33,7 +33,7 @@ static alea_draw_at draw_number(uint64_t i) {
     return (alea_draw_at){.seed = 99, .offset = i};
 }
 
-/* All weights of zeros are 2^28, so the token is u * n, rounded down. */
+/* All weights of zeros are 2^29, so the token is u * n, rounded down. */
 static void test_pinned_tokens(void **state) {
     (void)state;
     static const float zeros[4096];

@@ -24,7 +24,7 @@
 #include "support/guard.h"
 
 #define TIGHT 3e-7L   /* random and real rows */
-#define LOOSE 3.2e-6L /* any sound row: a tail that rounds to nothing beside a peak */
+#define LOOSE 1.8e-6L /* any sound row: a tail that rounds to nothing beside a peak */
 
 /* A row with everything that the tests compare against. */
 typedef struct row_facts {

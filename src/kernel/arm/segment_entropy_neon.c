@@ -18,7 +18,7 @@ void alea__segment_entropy_neon(const float *x, int32_t n, float scale, int32_t 
             const int32x4_t part = vcvtnq_s32_f32(vmulq_f32(f, vdupq_n_f32(0x1p24f)));
             const int32x4_t q = vaddq_s32(whole, part);
             mass = vpadalq_u32(mass, weight);
-            const int32x4_t signed_weight = vreinterpretq_s32_u32(weight); /* below 2^29 */
+            const int32x4_t signed_weight = vreinterpretq_s32_u32(weight); /* below 2^30 */
             moment = vmlal_s32(moment, vget_low_s32(signed_weight), vget_low_s32(q));
             moment = vmlal_high_s32(moment, signed_weight, q);
         }

@@ -1,6 +1,6 @@
 /*
  * Mass of a segment and the weighted sum of its base-2 logarithms. The moment fits: W*|q| is at
- * most 2^52.6 for any n, over 1024 elements below 2^63.
+ * most 2^52.8 for any n, over 1024 elements below 2^63.
  */
 #include "kernel/kernel_table.h"
 #include "kernel/ref/weight_ref.h"

@@ -7,7 +7,7 @@
 #include "base/half.h"
 #include "kernel/exp2_poly.h"
 
-/* 2^28 * 2^f for f in [-1/2, 1/2]. */
+/* 2^29 * 2^f for f in [-1/2, 1/2]. */
 static inline float exp2_scaled(float f) {
     float w = ALEA_EXP2_C6;
     w = fmaf(w, f, ALEA_EXP2_C5);

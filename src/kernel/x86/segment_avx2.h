@@ -3,7 +3,7 @@
  *
  * Maxima: sixteen lanes are two registers, the low and the high half. The instruction drops NaN,
  * so pairs of registers are tested for it, and a segment that holds one is left to the reference.
- * Mass: four accumulators of 32 bits take eight weights each, then go into one of 64 bits.
+ * Mass: four accumulators of 32 bits take four weights each, then go into one of 64 bits.
  */
 #ifndef ALEA_KERNEL_X86_SEGMENT_AVX2_H
 #define ALEA_KERNEL_X86_SEGMENT_AVX2_H
@@ -112,12 +112,13 @@ static inline void add_weights(const weigher *w, const float *x, __m256i *sums) 
 
 /* The mass of a segment; what lies one segment further on is fetched meanwhile. */
 static inline uint64_t segment_weigh(const weigher *w, const float *x, int32_t n) {
+    enum { BLOCK = 4 * 8 * ALEA_WEIGHTS_PER_U32 };
     __m256i sum = _mm256_setzero_si256();
     int32_t i = 0;
     while (i + 32 <= n) {
         __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                            _mm256_setzero_si256()};
-        const int32_t end = n - i < 256 ? i + (n - i) / 32 * 32 : i + 256;
+        const int32_t end = n - i < BLOCK ? i + (n - i) / 32 * 32 : i + BLOCK;
         for (; i < end; i += 32) {
             fetch_next_segment(x + i);
             fetch_next_segment(x + i + 16);

@@ -3,7 +3,7 @@
  *
  * Maxima: sixteen lanes are one register. The instruction drops NaN, so pairs of registers are
  * tested for it, and a segment that holds one is left to the reference.
- * Mass: eight accumulators of 32 bits take eight weights each, then go into one of 64 bits.
+ * Mass: four accumulators of 32 bits take four weights each, then go into one of 64 bits.
  */
 #ifndef ALEA_KERNEL_X86_SEGMENT_AVX512_H
 #define ALEA_KERNEL_X86_SEGMENT_AVX512_H
@@ -70,20 +70,22 @@ static inline void fetch_next_segment(const float *x) {
 
 /* The mass of a segment; what lies one segment further on is fetched meanwhile. */
 static inline uint64_t segment_weigh(const weigher *w, const float *x, int32_t n) {
-    __m512i sums[8] = {_mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                       _mm512_setzero_si512(), _mm512_setzero_si512(), _mm512_setzero_si512(),
-                       _mm512_setzero_si512(), _mm512_setzero_si512()};
-    int32_t i = 0;
-    for (; i + STRIDE <= n; i += STRIDE) {
-        for (int j = 0; j < 8; j++) {
-            const float *p = x + i + 16 * j;
-            fetch_next_segment(p);
-            sums[j] = _mm512_add_epi32(sums[j], weigh(w, _mm512_loadu_ps(p)));
-        }
-    }
+    enum { SUMS = 4, BLOCK = SUMS * 16 * ALEA_WEIGHTS_PER_U32 };
     __m512i sum = _mm512_setzero_si512();
-    for (int j = 0; j < 8; j++)
-        sum = add_wide(sum, sums[j]);
+    int32_t i = 0;
+    for (; i + BLOCK <= n; i += BLOCK) {
+        __m512i sums[SUMS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
+                              _mm512_setzero_si512(), _mm512_setzero_si512()};
+        for (int k = 0; k < ALEA_WEIGHTS_PER_U32; k++) {
+            for (int j = 0; j < SUMS; j++) {
+                const float *p = x + i + 16 * (SUMS * k + j);
+                fetch_next_segment(p);
+                sums[j] = _mm512_add_epi32(sums[j], weigh(w, _mm512_loadu_ps(p)));
+            }
+        }
+        for (int j = 0; j < SUMS; j++)
+            sum = add_wide(sum, sums[j]);
+    }
     for (; i < n; i += 16)
         sum = add_wide(sum, weigh(w, load_head(x + i, n - i)));
     return sum_epu64(sum);
