@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 BUILD := build
 
-.PHONY: help run build test bench bench-peers sanitize stress lint format install clean distclean
+.PHONY: help run build test bench bench-peers sanitize stress search lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,6 +38,9 @@ sanitize: ## build with the address and undefined-behavior sanitizers, run every
 
 stress: ## 10,000 requests under each sanitizer, then a soak of SOAK minutes (default 1)
 	@tools/stress $(SOAK)
+
+search: ## SEARCH random schedules (default 40) of every model for a request that company changes
+	@tools/search $(SEARCH)
 
 lint: ## check format, layers, lengths and what cppcheck finds
 	@tools/setup test

@@ -167,6 +167,7 @@ static alea_status commit_item(alea_engine *engine, alea_plan *plan, int32_t i, 
         alea__commit_write(&engine->completion, plan->frame, &commit, &record, error);
     if (status < 0) return status;
     if (record.count > 0) append_token(run, drawn->token, drawn->forced);
+    engine->n_output_tokens += (uint64_t)record.count;
     if (record.status == ALEA_RECORD_END) {
         alea__run_end(run, ending, ending == ALEA_FINISH_STOP_TOKEN ? drawn->token : -1, NULL);
     } else if (record.status == ALEA_RECORD_LENGTH || record.status == ALEA_RECORD_BUDGET) {

@@ -236,20 +236,18 @@ static void fail_round(alea_engine *engine, alea_plan *plan, const alea_error *e
 }
 
 static void record_computed(alea_engine *engine, const alea_plan *plan) {
-    uint64_t prompt = 0, output = 0;
+    uint64_t prompt = 0;
     for (int32_t i = 0; i < plan->n_items; i++) {
         const alea_round_item *item = &plan->items[i];
         alea_slot *slot = &engine->slots[item->sequence];
         memcpy(slot->tokens + slot->length, item->span.tokens,
                (size_t)item->span.length * sizeof *slot->tokens);
         slot->length += item->span.length;
-        if (plan->row[i] >= 0) output++;
         if (item->position < plan->runs[i]->n_prompt) prompt += (uint64_t)item->span.length;
     }
     pthread_mutex_lock(&engine->mutex);
     engine->stats.rounds++;
     engine->stats.prompt_tokens += prompt;
-    engine->stats.output_tokens += output;
     pthread_mutex_unlock(&engine->mutex);
 }
 
@@ -283,6 +281,7 @@ static void refresh_stats(alea_engine *engine) {
     pthread_mutex_lock(&engine->mutex);
     engine->stats.running = running;
     engine->stats.waiting = engine->n_waiting_requests;
+    engine->stats.output_tokens = engine->n_output_tokens;
     engine->stats.reduced_positions = (uint64_t)engine->reduced.positions;
     pthread_mutex_unlock(&engine->mutex);
 }

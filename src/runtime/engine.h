@@ -99,7 +99,8 @@ typedef struct alea_request_usage {
 
 /* Counters since the start; one consistent snapshot. */
 typedef struct alea_engine_stats {
-    uint64_t rounds, prompt_tokens, cached_tokens, output_tokens;
+    uint64_t rounds, prompt_tokens, cached_tokens;
+    uint64_t output_tokens; /* the sum of the choices' own: their readers see no other */
     uint64_t requests;
     uint64_t finished, cancelled, failed; /* choices, by how they ended */
     int32_t waiting;                      /* requests of which no choice has had a slot yet */

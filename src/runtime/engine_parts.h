@@ -170,6 +170,7 @@ struct alea_engine {
     uint64_t round;
     alea_status fault; /* the first broken rule of the contract: no round runs after it */
     alea_reduce_stats reduced;
+    uint64_t n_output_tokens; /* committed */
 
     pthread_mutex_t mutex; /* inbox, counters, stopping */
     pthread_cond_t work;

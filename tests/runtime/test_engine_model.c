@@ -3,7 +3,8 @@
  * random schedules for a counterexample, on the toy, on tiny models and on the real one. The
  * reference of each request is itself alone, its prompt in one round, nothing reused.
  *
- * ALEA_SEARCH=n runs n schedules for each model instead of a few.
+ * ALEA_SEARCH=n runs n schedules for each model instead of a few, and the crowd on the real one too
+ * (make search).
  */
 #include <setjmp.h>
 #include <stdarg.h>
@@ -18,7 +19,15 @@
 #include "core/models.h"
 #include "runtime/engine_rig.h"
 
-enum { SLOTS = 8, SUBJECTS = 4, CHOICES_MAX = 3, COMPANY_MAX = 31, PROMPT_MAX = 60, CONTEXT = 128 };
+enum {
+    SLOTS = 8,
+    CROWD_SLOTS = 36,
+    SUBJECTS = 4,
+    CHOICES_MAX = 3,
+    COMPANY_MAX = 31,
+    PROMPT_MAX = 60,
+    CONTEXT = 128
+};
 
 typedef struct plan {
     int32_t prompt[PROMPT_MAX];
@@ -32,6 +41,7 @@ typedef struct subject {
     int32_t prompt_tokens; /* at most */
     int32_t output_tokens;
     uint64_t random;
+    bool crowd; /* every slot taken, all company present, rounds that hold them all */
     plan plans[SUBJECTS];
     rig_choice alone[SUBJECTS][CHOICES_MAX];
     uint64_t reused_tokens; /* over all schedules: the search must have searched something */
@@ -103,8 +113,9 @@ static void compare(int32_t number, const rig_choice *choices, uint64_t seed) {
 static void run_schedule(uint64_t seed, int32_t n_company) {
     s.random = seed;
     static const int32_t round_tokens[] = {1, 3, 7, 16, 40, 128};
-    const alea_engine_options options = {.slots = 1 + draw(SLOTS),
-                                         .round_tokens = round_tokens[draw(6)],
+    const int32_t slots = 1 + draw(SLOTS), size = round_tokens[draw(6)];
+    const alea_engine_options options = {.slots = s.crowd ? CROWD_SLOTS : slots,
+                                         .round_tokens = s.crowd ? 64 + size : size,
                                          .queue_tokens = 1 + draw(8),
                                          .threads = 1 + draw(2),
                                          .no_prefix_cache = draw(4) == 0,
@@ -118,11 +129,12 @@ static void run_schedule(uint64_t seed, int32_t n_company) {
     bool over[SUBJECTS] = {false};
     for (int32_t step = 0; n_over < SUBJECTS; step++) {
         assert_true(step < 50000);
-        if (n_submitted < SUBJECTS && draw(4) == 0) {
+        if (n_submitted < SUBJECTS && (!s.crowd || n_there > 20) && draw(4) == 0) {
             const plan *p = &s.plans[n_submitted];
             subjects[n_submitted++] = rig_submit(&r, p->prompt, p->n_prompt, &p->params);
         }
-        if (n_there < n_company && draw(2) == 0) company[n_there++] = submit_company(&r);
+        for (int32_t n = s.crowd ? draw(9) : draw(2); n > 0 && n_there < n_company; n--)
+            company[n_there++] = submit_company(&r);
         if (n_there > 0 && draw(16) == 0) alea__request_cancel(company[draw(n_there)]);
         assert_true(alea__engine_step(r.engine, 1) >= 0);
         alea_engine_stats stats;
@@ -140,6 +152,7 @@ static void run_schedule(uint64_t seed, int32_t n_company) {
             }
         }
     }
+    if (s.crowd) assert_int_equal(n_there, COMPANY_MAX);
     for (int32_t i = 0; i < SUBJECTS; i++)
         compare(i, choices[i], seed);
     for (int32_t i = 0; i < SUBJECTS; i++)
@@ -154,13 +167,15 @@ static int32_t searches(int32_t otherwise) {
     return text ? (int32_t)strtol(text, NULL, 10) : otherwise;
 }
 
-static void search(alea_core *core, int32_t prompt_tokens, int32_t output_tokens,
+/* `lone` computes the references, `core` the schedules; one core may be both. */
+static void search(alea_core *lone, alea_core *core, int32_t prompt_tokens, int32_t output_tokens,
                    int32_t n_schedules) {
-    static const int32_t company[] = {7, 1, 31, 0};
+    static const int32_t company[] = {7, 1, COMPANY_MAX, 0};
     alea_core_info info;
     alea_core_describe(core, &info);
     assert_true(info.batch_invariant);
-    s.core = core;
+    s.core = lone;
+    s.crowd = info.sequences >= CROWD_SLOTS;
     s.vocab = info.vocab;
     s.prompt_tokens = prompt_tokens;
     s.output_tokens = output_tokens;
@@ -171,11 +186,13 @@ static void search(alea_core *core, int32_t prompt_tokens, int32_t output_tokens
         make_plan(&s.plans[i], i);
     for (int32_t i = 0; i < SUBJECTS; i++)
         run_alone(i);
+    s.core = core;
     for (int32_t i = 0; i < n_schedules; i++)
-        run_schedule(1000 + (uint64_t)i, company[i % 4]);
+        run_schedule(1000 + (uint64_t)i, s.crowd ? COMPANY_MAX : company[i % 4]);
     assert_true(s.reused_tokens > 0);
-    assert_true(s.widest > 1);
+    assert_true(s.widest > (s.crowd ? 20 : 1));
     alea_core_close(core);
+    if (lone != core) alea_core_close(lone);
 }
 
 static void test_toy_requests_do_not_depend_on_company(void **state) {
@@ -186,14 +203,41 @@ static void test_toy_requests_do_not_depend_on_company(void **state) {
                                        .sequences = SLOTS};
     alea_core *core = NULL;
     assert_int_equal(alea_core_open(alea_core_toy(), &options, &core, NULL), ALEA_OK);
-    search(core, PROMPT_MAX, 24, searches(60));
+    search(core, core, PROMPT_MAX, 24, searches(60));
 }
 
-/* One thread: several would wait for each other on a busy machine, and change no bit. */
+/* One thread: several would wait for each other on a busy machine. */
 static void try_tiny(const char *options) {
     char path[MODEL_PATH_BYTES];
     tiny_model(options, path);
-    search(open_llama(path, 0, CONTEXT, SLOTS, 64, 1), PROMPT_MAX, 16, searches(6));
+    alea_core *core = open_llama(path, 0, CONTEXT, SLOTS, 64, 1);
+    search(core, core, PROMPT_MAX, 16, searches(6));
+}
+
+/* All at once on three threads, against references from one thread and one sequence. */
+static void try_crowd(const char *path, int32_t output_tokens, int32_t n_schedules) {
+    search(open_llama(path, 0, CONTEXT, 1, 64, 1), open_llama(path, 0, CONTEXT, CROWD_SLOTS, 64, 3),
+           PROMPT_MAX, output_tokens, n_schedules);
+}
+
+static void test_tiny_requests_do_not_depend_on_a_crowd_or_on_threads(void **state) {
+    (void)state;
+    static const char *const types[] = {"--type q4_1", "--type f16"};
+    for (size_t i = 0; i < 2; i++) {
+        char path[MODEL_PATH_BYTES];
+        tiny_model(types[i], path);
+        try_crowd(path, 16, searches(3));
+    }
+}
+
+static void test_real_requests_do_not_depend_on_a_crowd_or_on_threads(void **state) {
+    (void)state;
+    const char *path = real_model();
+    if (!path || !getenv("ALEA_SEARCH")) {
+        print_message("SKIP: takes minutes; `make search` runs it on the default model\n");
+        skip();
+    }
+    try_crowd(path, 8, searches(1));
 }
 
 static void test_tiny_f16_requests_do_not_depend_on_company(void **state) {
@@ -218,7 +262,8 @@ static void test_real_requests_do_not_depend_on_company(void **state) {
         print_message("SKIP: no real model; set ALEA_TEST_MODEL or run tools/setup\n");
         skip();
     }
-    search(open_llama(path, 0, CONTEXT, SLOTS, 64, 1), 32, 4, searches(2));
+    alea_core *core = open_llama(path, 0, CONTEXT, SLOTS, 64, 1);
+    search(core, core, 32, 4, searches(2));
 }
 
 static int group_teardown(void **state) {
@@ -233,7 +278,9 @@ int main(void) {
         cmocka_unit_test(test_tiny_f16_requests_do_not_depend_on_company),
         cmocka_unit_test(test_tiny_q4_1_requests_do_not_depend_on_company),
         cmocka_unit_test(test_tiny_q6_k_requests_do_not_depend_on_company),
+        cmocka_unit_test(test_tiny_requests_do_not_depend_on_a_crowd_or_on_threads),
         cmocka_unit_test(test_real_requests_do_not_depend_on_company),
+        cmocka_unit_test(test_real_requests_do_not_depend_on_a_crowd_or_on_threads),
     };
     return cmocka_run_group_tests_name("engine on models", tests, NULL, group_teardown);
 }
