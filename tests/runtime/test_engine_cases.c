@@ -284,6 +284,56 @@ static void test_zero_alternatives_are_an_empty_list_CON_08(void **state) {
     }
 }
 
+/* One of sixteen rotations of one row: what is best changes from position to position. */
+static const float *row_turning(int32_t first, int32_t position) {
+    (void)first;
+    static float rows[16][16];
+    for (int32_t i = 0; i < 16; i++)
+        rows[position % 16][(i + position) % 16] = 3 - 0.25f * (float)i;
+    return rows[position % 16];
+}
+
+static void test_each_token_has_its_own_position_s_alternatives_CON_03(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 16, .end_token = -1, .row = row_turning};
+    alea_request_params p = params_of(1, 12);
+    p.top = 4;
+    run_one(&ways, &p);
+    const rig_choice *c = &choices[0][0];
+    for (int32_t i = 0; i < 12; i++) {
+        for (int32_t a = 0; a < 4; a++) {
+            assert_int_equal(c->alternatives[i][a].token, (i + a) % 16);
+            assert_true(c->alternatives[i][a].logprob > -20 && c->alternatives[i][a].logprob < 0);
+        }
+        assert_true(c->logprobs[i] > -20 && c->logprobs[i] < 0);
+    }
+}
+
+static void test_scores_of_the_answer_need_none_of_the_prompt_CON_09(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 16, .end_token = -1, .row = row_turning};
+    rig r = row_core_open(&ways, plain);
+    alea_request_params p = params_of(0, 5);
+    p.top = 1;
+    const int32_t prompt[] = {3, 1, 4, 1, 5};
+    alea_request *request = rig_submit(&r, prompt, 5, &p);
+    while (alea__engine_step(r.engine, 1) == ALEA_OK) {
+    }
+    alea_event event;
+    int32_t n = 0;
+    while (alea__request_next(request, 0, &event) == ALEA_OK) {
+        assert_int_not_equal(event.kind, ALEA_EVENT_PROMPT);
+        if (event.kind != ALEA_EVENT_TOKEN) continue;
+        assert_true(event.has_entry);
+        assert_int_equal(event.n_alternatives, 1);
+        assert_int_equal(event.token, (4 + n) % 16);
+        n++;
+    }
+    assert_int_equal(n, 5);
+    alea__request_release(request);
+    rig_close(&r);
+}
+
 static void test_a_bad_row_is_not_a_score_CON_15_OPS_22(void **state) {
     (void)state;
     const row_core_ways ways = {.vocab = 4, .end_token = -1, .row = row_nan_at_3};
@@ -371,6 +421,87 @@ static void test_an_abort_frees_the_slot_and_the_next_request_works_CORE_11_CORE
     rig_close(&r);
 }
 
+/* Seconds for the answers of four requests; the fastest of three runs. */
+static double seconds_for(int32_t top, int32_t n_selected) {
+    int32_t ids[128];
+    for (int32_t i = 0; i < 128; i++)
+        ids[i] = 7 * i;
+    double best = INFINITY;
+    for (int32_t run = 0; run < 3; run++) {
+        rig r = rig_open("vocab=50000", 4, 64, (alea_engine_options){.threads = 1});
+        alea_request_params p = params_of(0, 12);
+        p.ignore_end = true;
+        p.top = top;
+        p.selected = (alea_token_list){ids, n_selected};
+        alea_request *requests[4];
+        for (int32_t i = 0; i < 4; i++)
+            requests[i] = rig_submit(&r, &i, 1, &p);
+        const uint64_t start = alea__clock_ns();
+        while (alea__engine_step(r.engine, 1) == ALEA_OK) {
+        }
+        best = fmin(best, (double)(alea__clock_ns() - start) * 1e-9);
+        for (int32_t i = 0; i < 4; i++)
+            alea__request_release(requests[i]);
+        rig_close(&r);
+    }
+    return best;
+}
+
+/* A generous bound, for a busy machine: the fault that it is for was a factor of 38. */
+static void test_alternatives_cost_hardly_more_than_none_CORE_05(void **state) {
+    (void)state;
+    const double none = seconds_for(0, 0);
+    static const int32_t tops[] = {1, 5, 20};
+    for (size_t i = 0; i < 3; i++)
+        assert_true(seconds_for(tops[i], 0) < 3 * none);
+    assert_true(seconds_for(0, 128) < 3 * none);
+}
+
+/* Rounds until each of ten plain requests has its first token, beside a heavy one or none. */
+static int32_t rounds_to_first_tokens(bool heavy) {
+    rig r = rig_open("vocab=400,text=1", 20, 512, (alea_engine_options){.threads = 2});
+    alea_request_params p = params_of(1, 64);
+    p.ignore_end = true;
+    p.choices = 8;
+    p.top = 20;
+    const int32_t prompt[] = {1, 2, 3};
+    alea_request *big = heavy ? rig_submit(&r, prompt, 3, &p) : NULL;
+    p.choices = 1;
+    p.top = -1;
+    alea_request *small[10];
+    for (int32_t i = 0; i < 10; i++)
+        small[i] = rig_submit(&r, prompt + i % 3, 1, &p);
+    int32_t rounds = 0, n_begun = 0;
+    while (n_begun < 10) {
+        assert_int_equal(alea__engine_step(r.engine, (uint64_t)++rounds), ALEA_OK);
+        n_begun = 0;
+        for (int32_t i = 0; i < 10; i++) {
+            alea_request_usage usage;
+            alea__request_usage_read(small[i], &usage);
+            n_begun += usage.first_token_ns != 0;
+        }
+    }
+    static rig_choice read[8];
+    for (int32_t i = 0; i < 10; i++) {
+        memset(read, 0, sizeof read);
+        rig_finish(&r, small[i], read);
+        for (int32_t t = 0; t < read[0].n; t++)
+            assert_false(read[0].entries[t]);
+    }
+    memset(read, 0, sizeof read);
+    if (heavy) rig_finish(&r, big, read);
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.reduced_positions, heavy ? 8 * 64 : 0);
+    rig_close(&r);
+    return rounds;
+}
+
+static void test_a_heavy_request_delays_no_plain_one_CORE_06(void **state) {
+    (void)state;
+    assert_in_range(rounds_to_first_tokens(true), 1, rounds_to_first_tokens(false) + 1);
+}
+
 /* ---- a core in trouble ---- */
 
 static void test_a_core_that_hangs_for_a_while_delays_and_changes_nothing(void **state) {
@@ -439,11 +570,15 @@ int main(void) {
         cmocka_unit_test(test_a_logprob_is_no_probability_CON_04),
         cmocka_unit_test(test_the_chosen_token_may_be_outside_its_alternatives_CON_07_CON_16),
         cmocka_unit_test(test_zero_alternatives_are_an_empty_list_CON_08),
+        cmocka_unit_test(test_each_token_has_its_own_position_s_alternatives_CON_03),
+        cmocka_unit_test(test_scores_of_the_answer_need_none_of_the_prompt_CON_09),
         cmocka_unit_test(test_a_bad_row_is_not_a_score_CON_15_OPS_22),
         cmocka_unit_test(test_n_choices_are_n_streams_CORE_07),
         cmocka_unit_test(test_a_seed_does_not_change_the_temperature_CORE_08),
         cmocka_unit_test(test_a_row_with_nothing_to_sample_fails_its_request_alone_CORE_10),
         cmocka_unit_test(test_an_abort_frees_the_slot_and_the_next_request_works_CORE_11_CORE_12),
+        cmocka_unit_test(test_alternatives_cost_hardly_more_than_none_CORE_05),
+        cmocka_unit_test(test_a_heavy_request_delays_no_plain_one_CORE_06),
         cmocka_unit_test(test_a_core_that_hangs_for_a_while_delays_and_changes_nothing),
         cmocka_unit_test(test_a_deadline_is_kept_while_the_core_hangs),
         cmocka_unit_test(test_a_round_that_fails_names_its_position_and_the_next_works),
