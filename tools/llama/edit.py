@@ -125,13 +125,26 @@ class EditError(Exception):
     """The source is not the one that the edits were written for."""
 
 
-def apply(tree):
-    """Edit the llama.cpp source tree in place; raises EditError before anything is half done."""
+def whole(text, first, last):
+    """The text from the one `first` to the next `last`, both with it; "" where there is none."""
+    start = text.find(first)
+    end = text.find(last, start + len(first))
+    found = text.count(first) == 1 and end >= 0
+    return text[start:end + len(last)] if found else ""
+
+
+def apply(tree, edits):
+    """Edit the llama.cpp source tree in place; raises EditError before anything is half done.
+
+    Where the expected text is long, a pair names its first and its last line.
+    """
     tree = pathlib.Path(tree)
     texts = {}
-    for name, old, count, new in EDITS:
+    for name, old, count, new in edits:
         if name not in texts:
             texts[name] = (tree / name).read_text(encoding="utf-8")
+        if isinstance(old, tuple):
+            old = whole(texts[name], *old) or old[0] + old[1]
         found = texts[name].count(old)
         if found != count:
             first = old.strip().splitlines()[0]

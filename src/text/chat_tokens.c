@@ -1,0 +1,280 @@
+/*
+ * Control tokens are found here, in the template's own text alone, as a tokenizer finds them that
+ * is given the whole: longest name first, leftmost first. The text between two of them goes to the
+ * core in one piece and without markup.
+ */
+#include "text/chat_tokens.h"
+
+#include <ctype.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+/* Whether a token swallows the white space beside it; known when first asked. */
+enum side { SIDE_KNOWN = 1, SIDE_LEFT = 2, SIDE_RIGHT = 4 };
+
+typedef struct special {
+    alea_bytes name; /* the core's; never empty */
+    int32_t token;
+    int32_t next; /* in `specials`, with the same first byte; -1: none */
+    _Atomic uint8_t sides;
+} special;
+
+struct alea_chat_tokenizer {
+    const alea_core *core;
+    special *specials; /* longest name first, then by id */
+    int32_t n;
+    int32_t first[256]; /* by first byte; -1: none */
+    int32_t bos;        /* -1: not put in front */
+};
+
+typedef struct hit {
+    size_t at;
+    int32_t special;
+} hit;
+
+/* The joined text of a chat, the hits in it and the ids so far. */
+typedef struct work {
+    const alea_chat_tokenizer *own;
+    uint8_t *text;
+    uint8_t *taken; /* per byte: belongs to a hit */
+    size_t bytes;
+    hit *hits;
+    size_t n_hits, hits_capacity;
+    int32_t *ids;
+    size_t n_ids, ids_capacity;
+} work;
+
+static int by_length(const void *a, const void *b) {
+    const special *left = a, *right = b;
+    if (left->name.length != right->name.length)
+        return left->name.length < right->name.length ? 1 : -1;
+    return left->token < right->token ? -1 : left->token > right->token;
+}
+
+static bool is_special(const alea_core *core, int32_t token, alea_token_info *info) {
+    return alea_core_token(core, token, info) == ALEA_OK && info->name.length > 0 &&
+           (info->flags & (ALEA_TOKEN_CONTROL | ALEA_TOKEN_UNKNOWN)) != 0;
+}
+
+alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokenizer **tokenizer,
+                                        alea_error *error) {
+    alea_core_info about;
+    alea_token_info info;
+    alea_core_describe(core, &about);
+    int32_t n = 0;
+    for (int32_t token = 0; token < about.vocab; token++)
+        n += is_special(core, token, &info);
+    alea_chat_tokenizer *own = malloc(sizeof(*own));
+    special *specials = calloc((size_t)n + 1, sizeof(*specials));
+    if (own == NULL || specials == NULL) {
+        free(own);
+        free(specials);
+        return alea_error_set(error, ALEA_ENOMEM, "out of memory for %d control tokens", n);
+    }
+    *own = (alea_chat_tokenizer){
+        .core = core, .specials = specials, .bos = about.adds_bos ? about.bos : -1};
+    for (int32_t token = 0; token < about.vocab && own->n < n; token++) {
+        if (!is_special(core, token, &info)) continue;
+        specials[own->n].name = info.name;
+        specials[own->n++].token = token;
+    }
+    qsort(specials, (size_t)own->n, sizeof(*specials), by_length);
+    memset(own->first, -1, sizeof(own->first));
+    for (int32_t i = own->n - 1; i >= 0; i--) {
+        int32_t *first = &own->first[specials[i].name.data[0]];
+        specials[i].next = *first;
+        *first = i;
+    }
+    *tokenizer = own;
+    return ALEA_OK;
+}
+
+void alea__chat_tokenizer_destroy(alea_chat_tokenizer *tokenizer) {
+    if (tokenizer == NULL) return;
+    free(tokenizer->specials);
+    free(tokenizer);
+}
+
+static bool add_hit(work *w, size_t at, int32_t index) {
+    if (w->n_hits == w->hits_capacity) {
+        const size_t capacity = w->hits_capacity * 2 + 64;
+        hit *hits = realloc(w->hits, capacity * sizeof(*hits));
+        if (hits == NULL) return false;
+        w->hits = hits;
+        w->hits_capacity = capacity;
+    }
+    w->hits[w->n_hits++] = (hit){.at = at, .special = index};
+    return true;
+}
+
+/* Every name in [begin, end), overlapping ones too. */
+static bool find_names(work *w, size_t begin, size_t end) {
+    const special *specials = w->own->specials;
+    for (size_t at = begin; at < end; at++) {
+        for (int32_t i = w->own->first[w->text[at]]; i >= 0; i = specials[i].next) {
+            const alea_bytes name = specials[i].name;
+            if (name.length > end - at || memcmp(w->text + at, name.data, name.length) != 0)
+                continue;
+            if (!add_hit(w, at, i)) return false;
+        }
+    }
+    return true;
+}
+
+/* Specials are in order of length, so the index of one is its rank. */
+static int by_rank(const void *a, const void *b) {
+    const hit *left = a, *right = b;
+    if (left->special != right->special) return left->special < right->special ? -1 : 1;
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+static int by_place(const void *a, const void *b) {
+    const hit *left = a, *right = b;
+    return left->at < right->at ? -1 : left->at > right->at;
+}
+
+static void drop_overlaps(work *w) {
+    if (w->n_hits == 0) return;
+    qsort(w->hits, w->n_hits, sizeof(*w->hits), by_rank);
+    size_t kept = 0;
+    for (size_t i = 0; i < w->n_hits; i++) {
+        const hit found = w->hits[i];
+        const size_t length = w->own->specials[found.special].name.length;
+        /* What is taken already is longer, so it shows at an end. */
+        if (w->taken[found.at] || w->taken[found.at + length - 1]) continue;
+        memset(w->taken + found.at, 1, length);
+        w->hits[kept++] = found;
+    }
+    w->n_hits = kept;
+    qsort(w->hits, w->n_hits, sizeof(*w->hits), by_place);
+}
+
+static bool make_room(work *w, size_t more) {
+    size_t needed = 0, bytes = 0;
+    if (!alea__size_add(w->n_ids, more, &needed)) return false;
+    if (needed <= w->ids_capacity) return true;
+    if (!alea__size_mul(needed, sizeof(*w->ids), &bytes)) return false;
+    int32_t *ids = realloc(w->ids, bytes);
+    if (ids == NULL) return false;
+    w->ids = ids;
+    w->ids_capacity = needed;
+    return true;
+}
+
+static alea_status add_text(work *w, size_t begin, size_t end) {
+    if (begin >= end) return ALEA_OK;
+    const alea_bytes text = {.data = w->text + begin, .length = end - begin};
+    size_t room = text.length / 2 + 16, count = 0;
+    for (;;) {
+        if (!make_room(w, room)) return ALEA_ENOMEM;
+        const alea_status status =
+            alea_core_tokenize(w->own->core, text, 0, w->ids + w->n_ids, room, &count);
+        if (status < 0) return status;
+        if (count <= room) break;
+        room = count;
+    }
+    w->n_ids += count;
+    return ALEA_OK;
+}
+
+/* Whether the core makes of `text` this one token. */
+static bool is_alone(const alea_core *core, alea_bytes text, int32_t token) {
+    int32_t ids[4];
+    size_t count = 0;
+    return alea_core_tokenize(core, text, ALEA_TOKENIZE_MARKUP, ids, 4, &count) == ALEA_OK &&
+           count == 1 && ids[0] == token;
+}
+
+static uint8_t sides_of(const work *w, special *of) {
+    uint8_t sides = atomic_load_explicit(&of->sides, memory_order_relaxed);
+    if (sides != 0) return sides;
+    const size_t length = of->name.length;
+    uint8_t *text = malloc(length + 2);
+    if (text == NULL) return 0;
+    text[0] = text[length + 1] = '\n';
+    memcpy(text + 1, of->name.data, length);
+    const alea_bytes left = {.data = text, .length = length + 1};
+    const alea_bytes right = {.data = text + 1, .length = length + 1};
+    sides = SIDE_KNOWN;
+    if (is_alone(w->own->core, left, of->token)) sides |= SIDE_LEFT;
+    if (is_alone(w->own->core, right, of->token)) sides |= SIDE_RIGHT;
+    free(text);
+    atomic_store_explicit(&of->sides, sides, memory_order_relaxed);
+    return sides;
+}
+
+static alea_status add_all(work *w) {
+    size_t begin = 0;
+    for (size_t i = 0; i < w->n_hits; i++) {
+        special *found = &w->own->specials[w->hits[i].special];
+        const uint8_t sides = sides_of(w, found);
+        size_t end = w->hits[i].at;
+        if ((sides & SIDE_KNOWN) == 0) return ALEA_ENOMEM;
+        while ((sides & SIDE_LEFT) != 0 && end > begin && isspace(w->text[end - 1]))
+            end--;
+        const alea_status status = add_text(w, begin, end);
+        if (status < 0) return status;
+        if (!make_room(w, 1)) return ALEA_ENOMEM;
+        w->ids[w->n_ids++] = found->token;
+        begin = w->hits[i].at + found->name.length;
+        const size_t next = i + 1 < w->n_hits ? w->hits[i + 1].at : w->bytes;
+        while ((sides & SIDE_RIGHT) != 0 && begin < next && isspace(w->text[begin]))
+            begin++;
+    }
+    return add_text(w, begin, w->bytes);
+}
+
+static alea_status gather(work *w, const alea_chat_text *text, bool add_special) {
+    w->bytes = text->bytes;
+    w->text = malloc(text->bytes + 1);
+    w->taken = calloc(text->bytes + 1, 1);
+    if (w->text == NULL || w->taken == NULL) return ALEA_ENOMEM;
+    size_t at = 0;
+    for (size_t i = 0; i < text->n_spans; i++) {
+        const alea_chat_span *span = &text->spans[i];
+        memcpy(w->text + at, span->text.data, span->text.length);
+        if (!span->from_input && !find_names(w, at, at + span->text.length)) return ALEA_ENOMEM;
+        at += span->text.length;
+    }
+    drop_overlaps(w);
+    const int32_t bos = add_special ? w->own->bos : -1;
+    if (bos >= 0) {
+        if (!make_room(w, 1)) return ALEA_ENOMEM;
+        w->ids[w->n_ids++] = bos;
+    }
+    const alea_status status = add_all(w);
+    if (status < 0) return status;
+    if (bos >= 0 && w->n_ids > 1 && w->ids[1] == bos)
+        memmove(w->ids, w->ids + 1, --w->n_ids * sizeof(*w->ids));
+    return ALEA_OK;
+}
+
+alea_status alea__chat_tokenize(const alea_chat_tokenizer *tokenizer, const alea_chat_text *text,
+                                bool add_special, size_t tokens_max, int32_t **tokens,
+                                size_t *count, alea_error *error) {
+    work w = {.own = tokenizer};
+    alea_status status = gather(&w, text, add_special);
+    free(w.text);
+    free(w.taken);
+    free(w.hits);
+    if (status == ALEA_OK && w.n_ids > tokens_max)
+        status = alea_error_set(error, ALEA_ELIMIT, "the chat has %zu tokens, the limit is %zu",
+                                w.n_ids, tokens_max);
+    else if (status < 0)
+        status = alea_error_set(error, status, "the chat cannot become tokens: %s",
+                                alea_status_text(status));
+    if (status < 0) {
+        free(w.ids);
+        return status;
+    }
+    if (w.n_ids == 0) {
+        free(w.ids);
+        w.ids = NULL;
+    }
+    *tokens = w.ids;
+    *count = w.n_ids;
+    return ALEA_OK;
+}
