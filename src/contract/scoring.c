@@ -45,10 +45,10 @@ static void write_row(int32_t *row, const alea_row_report *report) {
     }
 }
 
-alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, const int32_t *prompt,
-                                int32_t prompt_tokens, int32_t chunk_start, int32_t n_rows,
-                                int32_t graph_rows, alea_error *error) {
-    const alea_status status = check_rows(completion, frame, 0, graph_rows, error);
+alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, int32_t first_row,
+                                const int32_t *prompt, int32_t prompt_tokens, int32_t chunk_start,
+                                int32_t n_rows, int32_t graph_rows, alea_error *error) {
+    const alea_status status = check_rows(completion, frame, first_row, graph_rows, error);
     if (status < 0) return status;
     if (chunk_start < 0 || n_rows < 0 || n_rows > graph_rows ||
         (int64_t)chunk_start + n_rows > prompt_tokens)
@@ -59,8 +59,8 @@ alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, cons
     for (int32_t j = 0; j < graph_rows; j++) {
         const int32_t at = chunk_start + j + 1;
         const bool has_target = j < n_rows && at < prompt_tokens;
-        completion->prompt_targets[j] = has_target ? prompt[at] : ALEA_NO_TOKEN;
-        write_row(score_row(completion, frame, j), &none);
+        completion->prompt_targets[first_row + j] = has_target ? prompt[at] : ALEA_NO_TOKEN;
+        write_row(score_row(completion, frame, first_row + j), &none);
     }
     return ALEA_OK;
 }
@@ -72,26 +72,29 @@ typedef struct scoring {
     int32_t first_row;
     const float *const *logits;
     int32_t vocab;
+    int32_t *greedy;
 } scoring;
 
 static void score_task(void *user, int32_t index) {
     const scoring *s = user;
     const int32_t row = s->first_row + index;
     const int32_t target = s->completion->prompt_targets[row];
+    if (s->greedy) s->greedy[index] = ALEA_NO_TOKEN;
     if (target < 0) return;
     alea_row_report report;
     alea_status status = ALEA_EROW;
     if (s->logits[index])
         status = alea__row_report(s->kernels, s->logits[index], s->vocab, target,
                                   ALEA_ALTERNATIVES_MAX, false, &report);
-    if (status < 0) report = (alea_row_report){.token = target, .logprob = NAN};
+    if (status < 0) report = (alea_row_report){.token = target, .logprob = NAN, .greedy = -1};
+    if (s->greedy) s->greedy[index] = report.greedy;
     write_row(score_row(s->completion, s->frame, row), &report);
 }
 
 alea_status alea__scoring_reduce(const alea_kernel_table *kernels, alea_pool *pool,
                                  alea_completion *completion, int32_t frame, int32_t first_row,
                                  int32_t n_rows, const float *const *logits, int32_t vocab,
-                                 alea_error *error) {
+                                 int32_t *greedy, alea_error *error) {
     const alea_status status = check_rows(completion, frame, first_row, n_rows, error);
     if (status < 0) return status;
     if (n_rows > ALEA_SCORED_BLOCK_ROWS)
@@ -102,7 +105,7 @@ alea_status alea__scoring_reduce(const alea_kernel_table *kernels, alea_pool *po
             return alea_error_set(error, ALEA_EINVAL,
                                   "prompt_target_tokens[%d] is %d, the range is -1..%d", j,
                                   completion->prompt_targets[j], vocab - 1);
-    scoring s = {kernels, completion, frame, first_row, logits, vocab};
+    scoring s = {kernels, completion, frame, first_row, logits, vocab, greedy};
     alea__pool_run(pool, score_task, &s, n_rows);
     return ALEA_OK;
 }
@@ -129,12 +132,12 @@ static alea_status read_pairs(const int32_t *pairs, alea_score *score, int64_t p
     return ALEA_OK;
 }
 
-alea_status alea__scoring_read(const alea_completion *completion, int32_t frame, int32_t row,
-                               int32_t target, int64_t position, alea_score *score,
-                               alea_error *error) {
-    alea_status status = check_rows(completion, frame, row, 1, error);
-    if (status < 0) return status;
-    const int32_t *words = score_row(completion, frame, row);
+const int32_t *alea__scoring_row(const alea_completion *completion, int32_t frame, int32_t row) {
+    return score_row(completion, frame, row);
+}
+
+alea_status alea__score_read(const int32_t words[ALEA_SCORE_WORDS], int32_t target,
+                             int64_t position, alea_score *score, alea_error *error) {
     alea_score read = {
         .token = words[AT_TOKEN],
         .logprob = alea__float_of(words[AT_BITS]),
@@ -152,9 +155,17 @@ alea_status alea__scoring_read(const alea_completion *completion, int32_t frame,
                               position);
     if (read.logprob > 0 || read.rank < 1)
         return refuse(error, position, "the score is not a logprob with a rank");
-    status = read_pairs(words + AT_PAIRS, &read, position, error);
+    const alea_status status = read_pairs(words + AT_PAIRS, &read, position, error);
     if (status < 0) return status;
     if (read.n_alternatives == 0) return refuse(error, position, "the alternatives are missing");
     *score = read;
     return ALEA_OK;
+}
+
+alea_status alea__scoring_read(const alea_completion *completion, int32_t frame, int32_t row,
+                               int32_t target, int64_t position, alea_score *score,
+                               alea_error *error) {
+    const alea_status status = check_rows(completion, frame, row, 1, error);
+    if (status < 0) return status;
+    return alea__score_read(score_row(completion, frame, row), target, position, score, error);
 }

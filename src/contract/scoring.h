@@ -31,20 +31,25 @@ int32_t alea__scoring_capacities(int32_t chunk_limit, int32_t capacities[16]);
 
 /*
  * Begin the chunk [chunk_start, chunk_start + n_rows) of a prompt in which opaque positions hold
- * -1: fill prompt_target_tokens, with -1 from n_rows up to `graph_rows`, the capacity that runs,
- * and make those rows of the frame invalid, so that no earlier chunk's score can be taken for a
- * new one. ALEA_EINVAL: a range is outside the prompt or the buffer; nothing written.
+ * -1, at rows first_row .. first_row + graph_rows of the frame: fill their targets, with -1 behind
+ * n_rows, and make these rows of the frame invalid, so that no earlier chunk's score can be taken
+ * for a new one. Where one operation scores chunks of several prompts, each has rows of its own.
+ * ALEA_EINVAL: a range is outside the prompt or the buffer; nothing written.
  */
-alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, const int32_t *prompt,
-                                int32_t prompt_tokens, int32_t chunk_start, int32_t n_rows,
-                                int32_t graph_rows, alea_error *error) ALEA_MUST_USE;
+alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, int32_t first_row,
+                                const int32_t *prompt, int32_t prompt_tokens, int32_t chunk_start,
+                                int32_t n_rows, int32_t graph_rows,
+                                alea_error *error) ALEA_MUST_USE;
 
 /*
  * Score rows first_row .. first_row + n_rows of the frame against their targets. Rows without a
  * target are not read and stay invalid; a row that is no distribution gets its target's id with
  * NaN, which the reader turns into the request's error.
  *
- * Shape     logits [n_rows] of [vocab], n_rows <= 64; an entry is not read where its target is -1
+ * Shape     logits [n_rows] of [vocab], n_rows <= 64; an entry is not read where its target is -1;
+ *           greedy [n_rows], NULL: not wanted
+ * Result    the rows of the frame; greedy: the id of the largest raw logit, of equal ones the
+ *           smallest, -1 where the row is not read or no distribution
  * Errors    ALEA_EINVAL, ALEA_EUNSUPPORTED (the bundle has no scoring buffers): nothing written
  * Memory    allocates nothing
  * Threads   rows are split over the pool, which may be NULL
@@ -52,7 +57,7 @@ alea_status alea__scoring_begin(alea_completion *completion, int32_t frame, cons
 alea_status alea__scoring_reduce(const alea_kernel_table *kernels, alea_pool *pool,
                                  alea_completion *completion, int32_t frame, int32_t first_row,
                                  int32_t n_rows, const float *const *logits, int32_t vocab,
-                                 alea_error *error) ALEA_MUST_USE;
+                                 int32_t *greedy, alea_error *error) ALEA_MUST_USE;
 
 /*
  * Read row `row` of a frame, whose target the reader knows: -1 or a token.
@@ -62,5 +67,10 @@ alea_status alea__scoring_reduce(const alea_kernel_table *kernels, alea_pool *po
 alea_status alea__scoring_read(const alea_completion *completion, int32_t frame, int32_t row,
                                int32_t target, int64_t position, alea_score *score,
                                alea_error *error) ALEA_MUST_USE;
+
+/* The words of a row in the buffer, and the same reading for a copy of them kept elsewhere. */
+const int32_t *alea__scoring_row(const alea_completion *completion, int32_t frame, int32_t row);
+alea_status alea__score_read(const int32_t words[ALEA_SCORE_WORDS], int32_t target,
+                             int64_t position, alea_score *score, alea_error *error) ALEA_MUST_USE;
 
 #endif

@@ -8,10 +8,16 @@
 
 #include "runtime/engine_parts.h"
 
+/* By priority, then arrival, then choice: also for a run that has lost its slot. */
+static bool comes_before(const alea_run *a, const alea_run *b) {
+    const alea_request *x = a->request, *y = b->request;
+    if (x->params.priority != y->params.priority) return x->params.priority < y->params.priority;
+    return x->arrival != y->arrival ? x->arrival < y->arrival : a->index < b->index;
+}
+
 static void enqueue(alea_engine *engine, alea_run *run) {
     alea_run **at = &engine->waiting;
-    const int32_t priority = run->request->params.priority;
-    while (*at && (*at)->request->params.priority <= priority)
+    while (*at && comes_before(*at, run))
         at = &(*at)->next;
     run->next = *at;
     *at = run;
@@ -43,20 +49,30 @@ static void count_finish(alea_engine *engine, alea_finish finish) {
     pthread_mutex_unlock(&engine->mutex);
 }
 
-/* The first reason stands, but for one: a stop string in the very token that spent the budget. */
+/*
+ * The first reason stands, with two exceptions, both learnt of only when the frame is presented: a
+ * stop string in the very token that spent the budget, and an entry that is missing or wrong, which
+ * makes a failure of what looked like a proper end.
+ */
+static bool may_end(alea_finish before, alea_finish now) {
+    if (before == ALEA_FINISH_NONE) return true;
+    if (now == ALEA_FINISH_STOP) return before == ALEA_FINISH_LENGTH;
+    return now == ALEA_FINISH_ERROR && before != ALEA_FINISH_ERROR &&
+           before != ALEA_FINISH_CANCELLED && before != ALEA_FINISH_DEADLINE;
+}
+
 void alea__run_end(alea_run *run, alea_finish finish, int32_t stop, const alea_error *error) {
-    const bool late_stop = run->finish == ALEA_FINISH_LENGTH && finish == ALEA_FINISH_STOP;
-    if (run->finish != ALEA_FINISH_NONE && !late_stop) return;
+    if (!may_end(run->finish, finish)) return;
     run->finish = finish;
     run->stop = stop;
     if (error) run->error = *error;
     run->state = ALEA_RUN_OVER;
-    if (!late_stop) count_finish(run->request->engine, finish);
 }
 
 /* Its content is unknown after a failure, so it must not serve as a prefix. */
 void alea__slot_forget(alea_engine *engine, int32_t slot) {
     engine->slots[slot].length = 0;
+    engine->slots[slot].n_scores = 1;
     alea_error ignored;
     if (alea_core_sequence_trim(engine->core, slot, 0, &ignored) < 0) {
         /* The core cannot even drop it: leave it out for good rather than compute on it. */
@@ -99,6 +115,7 @@ static void close_run(alea_engine *engine, alea_run *run) {
         last &= request->runs[i].finished;
     alea__run_tell(run);
     pthread_mutex_unlock(&request->mutex);
+    count_finish(engine, run->finish);
     if (!last) return;
     begin_request(engine, request);
     alea__request_unref(request);
@@ -170,6 +187,7 @@ static bool trim_slot(alea_engine *engine, int32_t s, int32_t length) {
     if (length > slot->length) return false;
     if (alea_core_sequence_trim(engine->core, s, length, NULL) < 0) return false;
     slot->length = length;
+    if (slot->n_scores > length + 1) slot->n_scores = length + 1;
     return true;
 }
 
@@ -179,35 +197,71 @@ static bool copy_slot(alea_engine *engine, int32_t from, int32_t to, int32_t len
     alea_slot *slot = &engine->slots[to];
     slot->length = engine->slots[from].length;
     memcpy(slot->tokens, engine->slots[from].tokens, (size_t)slot->length * sizeof *slot->tokens);
+    if (slot->scores) {
+        slot->n_scores = engine->slots[from].n_scores;
+        memcpy(slot->scores, engine->slots[from].scores,
+               (size_t)slot->n_scores * ALEA_STORED_WORDS * sizeof *slot->scores);
+    }
     return trim_slot(engine, to, length);
 }
 
-/* Choose a slot for the run and keep what it may of its content; -1: all are busy. */
-static int32_t place_run(alea_engine *engine, const alea_run *run, int32_t *cached) {
+/* The slot that has the scores of most of the run's prompt, idle ones first among equals. */
+static int32_t best_scores(const alea_engine *engine, const alea_run *run, int32_t *n_scores) {
+    int32_t best = -1;
+    *n_scores = 0;
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        const int32_t n = alea__stored_scores(&engine->slots[s], run);
+        const bool better = n > *n_scores || (n == *n_scores && n > 0 && !engine->slots[s].run &&
+                                              engine->slots[best].run);
+        if (!better) continue;
+        best = s;
+        *n_scores = n;
+    }
+    return best;
+}
+
+/*
+ * Choose a slot for the run and keep what it may of its content; -1: all are busy. A prompt to be
+ * scored passes by every prefix but one whose scores are there too: then it needs the row of the
+ * last scored position, and what lies before that is kept.
+ */
+static int32_t place_run(alea_engine *engine, alea_run *run, int32_t *cached) {
     int32_t slot = idle_slot(engine);
     if (slot < 0) return -1;
+    const bool scores = alea__run_is_scoring(run);
     int32_t length = 0;
-    const int32_t best = best_prefix(engine, run, &length);
+    const int32_t best =
+        scores ? best_scores(engine, run, &length) : best_prefix(engine, run, &length);
+    const int32_t n_scores = length;
+    if (scores && length > 0) length--;
     *cached = 0;
     if (best >= 0 && length > 0 && !engine->slots[best].run && trim_slot(engine, best, length)) {
         *cached = length;
-        return best;
-    }
-    if (best >= 0 && length >= ALEA_PREFIX_MIN_TOKENS && engine->slots[best].run &&
-        copy_slot(engine, best, slot, length)) {
+        slot = best;
+    } else if (best >= 0 && length >= ALEA_PREFIX_MIN_TOKENS && engine->slots[best].run &&
+               copy_slot(engine, best, slot, length)) {
         *cached = length;
-        return slot;
+    } else {
+        alea__slot_forget(engine, slot);
+        if (engine->slots[slot].length != 0) return -1;
     }
-    alea__slot_forget(engine, slot);
-    return engine->slots[slot].length == 0 ? slot : -1;
+    if (scores) {
+        const int32_t published = run->request->scores.tail;
+        run->n_stored = *cached > 0 ? n_scores : 1;
+        run->n_scored = run->n_stored > published ? run->n_stored : published;
+    }
+    return slot;
 }
 
-/* Choices after the first wait until it has computed the prompt, which they then copy. */
+/* Choices after the first wait until it has computed the prompt, which they then copy; so does a
+ * scored prompt for the part that another one is having scored. */
 static bool must_wait(const alea_engine *engine, const alea_run *run) {
-    if (run->index == 0 || engine->options.no_prefix_cache) return false;
+    if (run->index == 0) return alea__scores_are_coming(engine, run);
+    if (engine->options.no_prefix_cache) return false;
     const alea_run *first = &run->request->runs[0];
     if (first->state == ALEA_RUN_WAITING) return true;
-    return first->state == ALEA_RUN_ACTIVE && engine->slots[first->slot].length < first->n_prompt;
+    return first->state == ALEA_RUN_ACTIVE &&
+           engine->slots[first->slot].length < alea__run_prefill(first);
 }
 
 static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cached) {
@@ -219,6 +273,8 @@ static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cac
     run->epoch = slot->epoch;
     run->state = ALEA_RUN_ACTIVE;
     begin_request(engine, run->request);
+    if (run->placed) return; /* again: what it finds of itself is no reuse */
+    run->placed = true;
     if (run->index == 0) {
         pthread_mutex_lock(&run->request->mutex);
         run->request->usage.cached_tokens = cached;
@@ -227,6 +283,41 @@ static void start_run(alea_engine *engine, alea_run *run, int32_t s, int32_t cac
     pthread_mutex_lock(&engine->mutex);
     engine->stats.cached_tokens += (uint64_t)cached;
     pthread_mutex_unlock(&engine->mutex);
+}
+
+/* The running choice that comes last, if it has a larger priority number; NULL: none. */
+static alea_run *victim_of(const alea_engine *engine, const alea_run *run) {
+    alea_run *last = NULL;
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        alea_run *other = engine->slots[s].run;
+        if (!other || other->state != ALEA_RUN_ACTIVE) continue;
+        if (!last || comes_before(last, other)) last = other;
+    }
+    const bool lower = last && last->request->params.priority > run->request->params.priority;
+    return lower ? last : NULL;
+}
+
+/*
+ * Take the slot of a choice that matters less. It waits again and later goes on where it was: its
+ * tokens and the place of its random stream are its own, and what its reader has or will get of
+ * the last frame stays.
+ */
+static bool preempt_for(alea_engine *engine, const alea_run *run) {
+    alea_run *victim = victim_of(engine, run);
+    if (!victim) return false;
+    alea__present_pending(engine);
+    if (victim->state == ALEA_RUN_OVER) { /* by what the frame held */
+        sweep_slots(engine);
+        return true;
+    }
+    engine->slots[victim->slot].run = NULL;
+    victim->slot = -1;
+    victim->state = ALEA_RUN_WAITING;
+    victim->n_stored = 1;
+    if (alea__run_scores_prompt(victim)) victim->n_scored = victim->request->scores.tail;
+    engine->n_preempted++;
+    enqueue(engine, victim);
+    return true;
 }
 
 /*
@@ -247,7 +338,8 @@ static void start_waiting(alea_engine *engine) {
         }
         int32_t cached = 0;
         const bool waits = full || must_wait(engine, run);
-        const int32_t slot = waits ? -1 : place_run(engine, run, &cached);
+        int32_t slot = waits ? -1 : place_run(engine, run, &cached);
+        if (slot < 0 && !waits && preempt_for(engine, run)) slot = place_run(engine, run, &cached);
         if (slot < 0) {
             full |= !waits;
             at = &run->next;

@@ -69,7 +69,10 @@ static alea_status read_report(const alea_engine *engine, const alea_request_par
                                                 drawn->token, 0, p->want_entropy, &report);
     if (status < 0) return alea_error_set(&drawn->error, status, "%s", alea_status_text(status));
     if (p->want_entropy) extra->entropy = report.entropy;
-    if (p->want_rank) extra->rank = report.rank;
+    if (p->want_rank) {
+        extra->rank = report.rank;
+        extra->is_greedy = report.greedy == drawn->token;
+    }
     return ALEA_OK;
 }
 
@@ -90,7 +93,7 @@ static void draw_items(void *user, int32_t worker) {
         alea_drawn *drawn = &engine->drawn[i];
         alea_extra *extra = &task->plan->extras[i];
         *drawn = (alea_drawn){.token = -1};
-        *extra = (alea_extra){NAN, NAN, NAN, 0};
+        *extra = (alea_extra){NAN, NAN, NAN, 0, false};
         if (task->plan->row[i] < 0) continue;
         const float *logits = engine->rows[task->plan->row[i]];
         drawn->forced = next_is_forced(run, &drawn->token);
@@ -186,7 +189,7 @@ static void commit_items(alea_engine *engine, alea_plan *plan) {
         alea_status status = engine->drawn[i].status;
         if (status >= 0) status = commit_item(engine, plan, i, &error);
         if (status >= 0 && run->request->params.max_tokens == 0 &&
-            engine->slots[run->slot].length == run->n_prompt) {
+            engine->slots[run->slot].length >= alea__run_prefill(run)) {
             alea__run_end(run, ALEA_FINISH_LENGTH, -1, NULL);
         }
         if (status >= 0) continue;
@@ -231,4 +234,5 @@ void alea__draw_round(alea_engine *engine, alea_plan *plan) {
     alea__pool_run(engine->pool, draw_items, &task, task.n_workers);
     commit_items(engine, plan);
     reduce_items(engine, plan);
+    if (plan->scored) alea__reduce_scores(engine, plan);
 }

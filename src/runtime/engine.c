@@ -40,6 +40,7 @@ static alea_status check_capability(alea_engine *engine, alea_error *error) {
         alea__core_capability(engine->core, options->slots, options->prompt_logprobs ? rows : 0,
                               &engine->capability, error);
     if (status < 0) return status;
+    engine->scored_rows = engine->capability.allow_prompt_logprobs ? rows : 0;
     if (options->scored_cache == ALEA_SCORED_CACHE_ON && !engine->info.batch_invariant) {
         return alea_error_set(
             error, ALEA_EUNSUPPORTED,
@@ -60,26 +61,43 @@ static void *piece(uint8_t *base, size_t *used, size_t count, size_t element_byt
     return at;
 }
 
-static size_t lay_out(alea_engine *engine, uint8_t *base) {
+static bool has_scored_cache(const alea_engine *engine) {
+    return engine->scored_rows > 0 && engine->info.batch_invariant &&
+           engine->options.scored_cache != ALEA_SCORED_CACHE_OFF;
+}
+
+static void lay_out_slots(alea_engine *engine, uint8_t *base, size_t *used) {
     const size_t slots = (size_t)engine->options.slots;
     const size_t context = (size_t)engine->info.context_tokens;
+    const size_t stored = has_scored_cache(engine) ? context * ALEA_STORED_WORDS : 0;
+    engine->slots = piece(base, used, slots, sizeof *engine->slots);
+    for (size_t s = 0; s < slots; s++) {
+        int32_t *tokens = piece(base, used, context, sizeof *tokens);
+        int32_t *scores = piece(base, used, stored, sizeof *scores);
+        if (!base) continue;
+        engine->slots[s] =
+            (alea_slot){.tokens = tokens, .scores = stored > 0 ? scores : NULL, .n_scores = 1};
+    }
+}
+
+static size_t lay_out(alea_engine *engine, uint8_t *base) {
+    const size_t slots = (size_t)engine->options.slots;
+    const size_t rows = (size_t)engine->info.round_rows;
     const size_t workers = (size_t)alea__pool_threads(engine->pool);
     size_t used = 0;
-    engine->slots = piece(base, &used, slots, sizeof *engine->slots);
-    for (size_t s = 0; s < slots; s++) {
-        int32_t *tokens = piece(base, &used, context, sizeof *tokens);
-        if (base) engine->slots[s].tokens = tokens;
-    }
+    lay_out_slots(engine, base, &used);
     for (int32_t f = 0; f < ALEA_FRAMES; f++) {
         alea_plan *plan = &engine->plans[f];
         plan->runs = piece(base, &used, slots, sizeof *plan->runs);
         plan->items = piece(base, &used, slots, sizeof *plan->items);
         plan->row = piece(base, &used, slots, sizeof *plan->row);
+        plan->score_row = piece(base, &used, slots, sizeof *plan->score_row);
+        plan->greedy = piece(base, &used, (size_t)engine->scored_rows, sizeof *plan->greedy);
         plan->lanes = piece(base, &used, slots, sizeof *plan->lanes);
         plan->extras = piece(base, &used, slots, sizeof *plan->extras);
         plan->frame = -1;
     }
-    engine->rows = piece(base, &used, slots, sizeof *engine->rows);
+    engine->rows = piece(base, &used, rows > slots ? rows : slots, sizeof *engine->rows);
     engine->drawn = piece(base, &used, slots, sizeof *engine->drawn);
     engine->reduce_lanes = piece(base, &used, slots, sizeof *engine->reduce_lanes);
     engine->scratch =
@@ -114,8 +132,8 @@ static alea_status allocate(alea_engine *engine, alea_error *error) {
     memset(engine->block, 0, engine->block_bytes);
     lay_out(engine, engine->block);
     find_end_tokens(engine, engine->end_tokens);
-    alea_status status =
-        alea__completion_allocate(engine->options.slots, 0, 0, &engine->completion, error);
+    alea_status status = alea__completion_allocate(engine->options.slots, 0, engine->scored_rows,
+                                                   &engine->completion, error);
     if (status < 0) return status;
     alea__frames_init(&engine->frames, engine->info.vocab, &engine->completion, NULL, NULL);
     engine->stats.slots = engine->options.slots;
@@ -243,7 +261,8 @@ static void record_computed(alea_engine *engine, const alea_plan *plan) {
         memcpy(slot->tokens + slot->length, item->span.tokens,
                (size_t)item->span.length * sizeof *slot->tokens);
         slot->length += item->span.length;
-        if (item->position < plan->runs[i]->n_prompt) prompt += (uint64_t)item->span.length;
+        const int32_t left = plan->runs[i]->n_prompt - item->position;
+        if (left > 0) prompt += (uint64_t)(left < item->span.length ? left : item->span.length);
     }
     pthread_mutex_lock(&engine->mutex);
     engine->stats.rounds++;
@@ -251,7 +270,7 @@ static void record_computed(alea_engine *engine, const alea_plan *plan) {
     pthread_mutex_unlock(&engine->mutex);
 }
 
-static void present_pending(alea_engine *engine) {
+void alea__present_pending(alea_engine *engine) {
     if (engine->pending < 0) return;
     alea_plan *plan = &engine->plans[engine->pending];
     alea__present_round(engine, plan);
@@ -266,11 +285,11 @@ static alea_status compute(alea_engine *engine, alea_plan *plan, alea_error *err
     if (status < 0) return status;
     if (!engine->has_runner) {
         status = alea_core_wait(engine->core, error);
-        present_pending(engine);
+        alea__present_pending(engine);
         return status;
     }
     runner_begin(engine);
-    present_pending(engine);
+    alea__present_pending(engine);
     return runner_finish(engine, error);
 }
 
@@ -283,15 +302,20 @@ static void refresh_stats(alea_engine *engine) {
     engine->stats.waiting = engine->n_waiting_requests;
     engine->stats.output_tokens = engine->n_output_tokens;
     engine->stats.reduced_positions = (uint64_t)engine->reduced.positions;
+    engine->stats.scored_positions = engine->n_scored_positions;
+    engine->stats.preempted = engine->n_preempted;
     pthread_mutex_unlock(&engine->mutex);
 }
 
 /* A frame that cannot be opened or closed is a fault of this file: end its runs, loudly. */
 static bool begin_frame(alea_engine *engine, alea_plan *plan) {
     alea_error error;
-    if (alea__frames_begin(&engine->frames, plan->lanes, plan->n_items, &plan->frame, &error) >=
-        0) {
-        return true;
+    alea_status status =
+        alea__frames_begin(&engine->frames, plan->lanes, plan->n_items, &plan->frame, &error);
+    if (status >= 0) {
+        status = alea__begin_scores(engine, plan, &error);
+        if (status >= 0) return true;
+        alea__engine_note(engine, alea__frames_abandon(&engine->frames, plan->frame, NULL));
     }
     for (int32_t i = 0; i < plan->n_items; i++) {
         alea__run_end(plan->runs[i], ALEA_FINISH_ERROR, -1, &error);
@@ -318,18 +342,19 @@ alea_status alea__engine_step(alea_engine *engine, uint64_t now_ns) {
     engine->round++;
     const bool had_pending = engine->pending >= 0;
     alea__admit(engine);
+    const bool fed = alea__feed_scores(engine);
     alea_plan *plan = &engine->plans[engine->active];
     if (engine->fault < 0) fail_all(engine);
     if (engine->fault < 0 || !alea__plan_round(engine, plan)) {
-        present_pending(engine);
+        alea__present_pending(engine);
         alea__admit(engine); /* the readers learn of the ends that this brought */
         refresh_stats(engine);
-        return had_pending ? ALEA_OK : ALEA_DONE;
+        return had_pending || fed ? ALEA_OK : ALEA_DONE;
     }
     if (!begin_frame(engine, plan)) return ALEA_OK;
     alea_error error;
     if (compute(engine, plan, &error) < 0) {
-        present_pending(engine);
+        alea__present_pending(engine);
         fail_round(engine, plan, &error);
         return ALEA_OK;
     }
@@ -338,7 +363,7 @@ alea_status alea__engine_step(alea_engine *engine, uint64_t now_ns) {
     alea__engine_note(engine, alea__frames_produced(&engine->frames, plan->frame, NULL));
     engine->pending = engine->active;
     engine->active = (engine->active + 1) % ALEA_FRAMES;
-    if (engine->options.no_overlap) present_pending(engine);
+    if (engine->options.no_overlap) alea__present_pending(engine);
     refresh_stats(engine);
     return ALEA_OK;
 }

@@ -1,7 +1,8 @@
 /*
  * What a round computes: one step of every decoding sequence first, then prompt chunks with what
  * is left of the token budget, oldest first. So a long prompt never delays a running answer by more
- * than one round, and the size of a round bounds how long that is.
+ * than one round, and the size of a round bounds how long that is. Scored prompts have rounds of
+ * their own, which take turns with the others where there are both.
  */
 #include "runtime/engine_parts.h"
 
@@ -11,70 +12,135 @@ static int32_t tokens_due(const alea_engine *engine, const alea_run *run) {
 }
 
 /* One token may be pending in a frame and one is drawn now. */
-static bool may_run(const alea_engine *engine, const alea_run *run) {
-    if (!run || run->state != ALEA_RUN_ACTIVE) return false;
-    return run->request->params.max_tokens == 0 || alea__ring_has_room(&run->ring, 2) ||
-           tokens_due(engine, run) > 1;
+static bool may_sample(const alea_run *run) {
+    return alea__ring_has_room(&run->ring, 2);
+}
+
+/* Tokens of the run to compute now: its last prompt token waits for room for its draw. */
+static int32_t tokens_ready(const alea_engine *engine, const alea_run *run) {
+    if (run->request->params.max_tokens == 0) {
+        return alea__run_prefill(run) - engine->slots[run->slot].length;
+    }
+    const int32_t due = tokens_due(engine, run);
+    return may_sample(run) ? due : due - 1;
 }
 
 static bool is_decoding(const alea_engine *engine, const alea_run *run) {
     return tokens_due(engine, run) == 1 && alea__run_outputs(run) > 0;
 }
 
-static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_t length) {
+static bool is_planned(const alea_plan *plan, const alea_run *run) {
+    for (int32_t i = 0; i < plan->n_items; i++) {
+        if (plan->runs[i] == run) return true;
+    }
+    return false;
+}
+
+/* Append `length` tokens and ask for the rows from index `first_row` of them on. */
+static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_t length,
+                     int32_t first_row) {
     alea_slot *slot = &engine->slots[run->slot];
-    const bool samples = length == tokens_due(engine, run) && run->request->params.max_tokens > 0;
+    const alea_request_params *p = &run->request->params;
+    const bool samples = length == tokens_due(engine, run) && p->max_tokens > 0;
     const int32_t i = plan->n_items++;
+    const int32_t n_rows = length - first_row;
     plan->runs[i] = run;
-    plan->row[i] = samples ? plan->n_rows++ : -1;
+    plan->row[i] = samples ? plan->n_rows + n_rows - 1 : -1;
+    plan->score_row[i] = plan->scored && n_rows > 0 ? plan->n_rows : -1;
+    plan->n_rows += n_rows;
     plan->items[i] = (alea_round_item){
         .sequence = run->slot,
         .position = slot->length,
-        .first_row = samples ? length - 1 : length,
+        .first_row = first_row,
         .span = {.kind = ALEA_SPAN_TOKENS, .length = length, .tokens = run->tokens + slot->length},
     };
     plan->lanes[i] = (alea_lane){
         .slot = run->slot,
         .epoch = run->epoch,
-        .logprobs = alea__wants_logprobs(&run->request->params),
-        .n_token_ids = run->request->params.selected.count,
-        .token_ids = run->request->params.selected.tokens,
+        .logprobs = alea__wants_logprobs(p),
+        .n_token_ids = p->selected.count,
+        .token_ids = p->selected.tokens,
     };
     slot->last_round = engine->round;
 }
 
-static void add_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
+/* The oldest run, not yet planned, that has prompt tokens for this kind of round; NULL: none. */
+static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan) {
     /* Oldest epochs would need a sort; the order of arrival of a handful of slots is enough. */
+    alea_run *oldest = NULL;
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        alea_run *run = engine->slots[s].run;
+        if (!run || run->state != ALEA_RUN_ACTIVE || is_decoding(engine, run)) continue;
+        if (alea__run_is_scoring(run) != plan->scored) continue;
+        if (plan->scored && alea__score_room(run) <= 0) continue;
+        if (tokens_ready(engine, run) <= 0 || is_planned(plan, run)) continue;
+        if (!oldest || run->request->arrival < oldest->request->arrival) oldest = run;
+    }
+    return oldest;
+}
+
+static void plan_decoding(alea_engine *engine, alea_plan *plan, int32_t *budget) {
+    for (int32_t s = 0; s<engine->options.slots && * budget> 0; s++) {
+        alea_run *run = engine->slots[s].run;
+        if (!run || run->state != ALEA_RUN_ACTIVE) continue;
+        if (!is_decoding(engine, run) || !may_sample(run)) continue;
+        if (plan->n_rows == engine->info.round_rows) return;
+        add_item(engine, plan, run, 1, 0);
+        --*budget;
+    }
+}
+
+static void plan_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
     while (budget > 0 && plan->n_rows < engine->info.round_rows) {
-        alea_run *oldest = NULL;
-        for (int32_t s = 0; s < engine->options.slots; s++) {
-            alea_run *run = engine->slots[s].run;
-            if (!may_run(engine, run) || is_decoding(engine, run)) continue;
-            bool planned = false;
-            for (int32_t i = 0; i < plan->n_items; i++)
-                planned |= plan->runs[i] == run;
-            if (planned) continue;
-            if (!oldest || run->request->arrival < oldest->request->arrival) oldest = run;
-        }
-        if (!oldest) return;
-        const int32_t due = tokens_due(engine, oldest);
-        const int32_t length = due < budget ? due : budget;
-        add_item(engine, plan, oldest, length);
+        alea_run *run = oldest_prompt(engine, plan);
+        if (!run) return;
+        const int32_t ready = tokens_ready(engine, run);
+        const int32_t length = ready < budget ? ready : budget;
+        const bool samples =
+            length == tokens_due(engine, run) && run->request->params.max_tokens > 0;
+        add_item(engine, plan, run, length, samples ? length - 1 : length);
+        budget -= length;
+    }
+}
+
+/*
+ * Every position from the first unscored one on needs its row. Those before it, of a prompt whose
+ * run lost its slot, are computed without.
+ */
+static void plan_scored(alea_engine *engine, alea_plan *plan, int32_t budget) {
+    while (budget > 0 && plan->n_rows < engine->scored_rows) {
+        alea_run *run = oldest_prompt(engine, plan);
+        if (!run) return;
+        const int32_t position = engine->slots[run->slot].length;
+        const int32_t bare = run->n_scored - 1 - position;
+        const int32_t room = alea__score_room(run);
+        int32_t rows = engine->scored_rows - plan->n_rows;
+        if (rows > room) rows = room;
+        int32_t length = tokens_ready(engine, run);
+        if (length > budget) length = budget;
+        if (length > bare + rows) length = bare + rows;
+        add_item(engine, plan, run, length, bare < length ? bare : length);
+        const int32_t scored = position + length + 1;
+        if (scored > run->n_scored) run->n_scored = scored < run->n_prompt ? scored : run->n_prompt;
         budget -= length;
     }
 }
 
 bool alea__plan_round(alea_engine *engine, alea_plan *plan) {
-    plan->n_items = plan->n_rows = 0;
     plan->frame = -1;
-    int32_t budget = engine->options.round_tokens;
-    for (int32_t s = 0; s < engine->options.slots && budget > 0; s++) {
-        alea_run *run = engine->slots[s].run;
-        if (!may_run(engine, run) || !is_decoding(engine, run)) continue;
-        if (plan->n_rows == engine->info.round_rows) break;
-        add_item(engine, plan, run, 1);
-        budget--;
+    for (int32_t turn = 0; turn < 2; turn++) {
+        plan->n_items = plan->n_rows = 0;
+        plan->scored = (turn == 0) != engine->last_was_scored;
+        int32_t budget = engine->options.round_tokens;
+        if (plan->scored) {
+            plan_scored(engine, plan, budget);
+        } else {
+            plan_decoding(engine, plan, &budget);
+            plan_prompts(engine, plan, budget);
+        }
+        if (plan->n_items == 0) continue;
+        engine->last_was_scored = plan->scored;
+        return true;
     }
-    add_prompts(engine, plan, budget);
-    return plan->n_items > 0;
+    return false;
 }

@@ -85,6 +85,7 @@ static void push(alea_run *run, const alea_entry *entry, const alea_extra *extra
         .kept_mass = extra->kept_mass,
         .entropy = extra->entropy,
         .rank = extra->rank,
+        .is_greedy = extra->is_greedy,
         .n_alternatives = n,
     };
     for (int32_t i = 0; i < n; i++) {
@@ -123,22 +124,32 @@ static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *de
     }
 }
 
+/* The tokens of one lane; an error is the request's. */
+static alea_status present_tokens(alea_engine *engine, alea_plan *plan, int32_t i,
+                                  alea_error *error) {
+    alea_run *run = plan->runs[i];
+    if (plan->row[i] < 0) return ALEA_OK;
+    alea_decoded decoded;
+    const alea_status status =
+        alea__decode_open(&engine->frames, plan->frame, &plan->lanes[i], &decoded, error);
+    if (status < 0) return status;
+    if (decoded.record.count > 0 && run->request->usage.first_token_ns == 0) {
+        run->request->usage.first_token_ns = engine->now_ns;
+    }
+    present_entries(engine, run, &decoded, &plan->extras[i]);
+    return ALEA_OK;
+}
+
+/* A prompt's scores come before the token that its last row gave. */
 static void present_run(alea_engine *engine, alea_plan *plan, int32_t i) {
     alea_run *run = plan->runs[i];
-    if (plan->row[i] < 0 || is_cut_short(run)) return;
-    alea_decoded decoded;
+    if ((plan->row[i] < 0 && plan->score_row[i] < 0) || is_cut_short(run)) return;
     alea_error error;
-    const alea_status status =
-        alea__decode_open(&engine->frames, plan->frame, &plan->lanes[i], &decoded, &error);
     pthread_mutex_lock(&run->request->mutex);
-    if (status < 0) {
-        alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
-    } else {
-        if (decoded.record.count > 0 && run->request->usage.first_token_ns == 0) {
-            run->request->usage.first_token_ns = engine->now_ns;
-        }
-        present_entries(engine, run, &decoded, &plan->extras[i]);
-    }
+    alea_status status = alea__present_scores(engine, plan, i, &error);
+    if (status < 0 && run->finish == ALEA_FINISH_ERROR) run->error = error; /* the earlier place */
+    if (status >= 0) status = present_tokens(engine, plan, i, &error);
+    if (status < 0) alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
     alea__run_tell(run);
     pthread_mutex_unlock(&run->request->mutex);
 }

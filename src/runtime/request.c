@@ -108,6 +108,8 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
                       .tokens = tokens,
                       .n_tokens = n_prompt,
                       .n_prompt = n_prompt,
+                      .n_stored = 1,
+                      .n_scored = 1,
                       .stop = -1,
                       .thinking = p->thinking_budget >= 0};
     memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
@@ -117,6 +119,22 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
     alea__stop_match_init(&run->stop_match, p->n_stops, match);
     run->ring = (alea_ring){
         .entries = entries, .alternatives = alternatives, .capacity = capacity, .width = width};
+}
+
+/* Scores of the prompt that a reader may leave unread; it does not grow with the prompt. */
+static void carve_scores(carver *c, const alea_engine *engine, alea_request *request,
+                         int32_t n_prompt) {
+    const alea_request_params *p = &request->params;
+    if (p->prompt_top < 0) return;
+    const int32_t most = engine->options.queue_tokens;
+    alea_score_ring ring = {.capacity = n_prompt < most ? n_prompt : most, .width = p->prompt_top};
+    ring.entries = carve(c, (size_t)ring.capacity, sizeof *ring.entries);
+    ring.alternatives =
+        carve(c, (size_t)ring.capacity * (size_t)ring.width, sizeof *ring.alternatives);
+    request->scores.entries = ring.entries;
+    request->scores.alternatives = ring.alternatives;
+    request->scores.capacity = ring.capacity;
+    request->scores.width = ring.width;
 }
 
 /* Called twice: with c->base NULL it counts, then it fills. */
@@ -129,6 +147,7 @@ static void carve_request(carver *c, const alea_engine *engine, alea_request *re
         carve_run(c, engine, request, runs ? &runs[i] : NULL, i, prompt, n_prompt);
     }
     request->runs = runs;
+    carve_scores(c, engine, request, n_prompt);
     copy_list(c, &p->allowed);
     copy_list(c, &p->stop_tokens);
     copy_list(c, &p->thinking_close);
@@ -289,6 +308,31 @@ static void event_of_entry(alea_request *request, alea_run *run, alea_event *eve
         .kept_mass = entry->kept_mass,
         .entropy = entry->entropy,
         .rank = entry->rank,
+        .is_greedy = entry->is_greedy,
+        .n_alternatives = entry->n_alternatives,
+        .alternatives = request->shown,
+    };
+    memcpy(request->shown, ring->alternatives + at * (size_t)ring->width,
+           (size_t)entry->n_alternatives * sizeof *request->shown);
+    ring->head++;
+}
+
+static void event_of_score(alea_request *request, alea_event *event) {
+    alea_score_ring *ring = &request->scores;
+    const int32_t position = ring->head;
+    const size_t at = (size_t)(position % ring->capacity);
+    const alea_score_entry *entry = &ring->entries[at];
+    *event = (alea_event){
+        .kind = ALEA_EVENT_PROMPT,
+        .index = position,
+        .token = entry->token,
+        .has_entry = entry->rank > 0,
+        .logprob = entry->logprob,
+        .sampled_logprob = NAN,
+        .kept_mass = NAN,
+        .entropy = NAN,
+        .rank = entry->rank,
+        .is_greedy = entry->is_greedy,
         .n_alternatives = entry->n_alternatives,
         .alternatives = request->shown,
     };
@@ -313,6 +357,14 @@ static void event_of_finish(alea_run *run, alea_event *event) {
 /* ALEA_OK with an event, ALEA_MORE, or ALEA_DONE. The request's mutex is held. */
 static alea_status take_event_of(alea_run *run, alea_event *event) {
     if (run->finish_told) return ALEA_DONE;
+    const alea_score_ring *scores = &run->request->scores;
+    if (run->index == 0 && scores->head < scores->tail) {
+        event_of_score(run->request, event);
+        return ALEA_OK;
+    }
+    /* Stored scores may still be on their way while the answer has begun. */
+    const bool waits = alea__run_scores_prompt(run) && scores->tail < run->n_prompt;
+    if (waits && !run->finished) return ALEA_MORE;
     if (run->ring.head < run->ring.released) {
         event_of_entry(run->request, run, event);
         return ALEA_OK;

@@ -42,26 +42,28 @@ static void test_targets_are_the_next_tokens_and_minus_one_without_one(void **st
         {5, 1, 2, {-1, -1}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-        assert_int_equal(alea__scoring_begin(&r->out, 0, prompt, 6, cases[i].start, cases[i].rows,
-                                             cases[i].graph, &r->error),
+        assert_int_equal(alea__scoring_begin(&r->out, 0, 0, prompt, 6, cases[i].start,
+                                             cases[i].rows, cases[i].graph, &r->error),
                          ALEA_OK);
         for (int32_t j = 0; j < cases[i].graph; j++) {
             /* Row 2 of the second case: the next position is opaque too. */
             assert_int_equal(r->out.prompt_targets[j], cases[i].want[j]);
         }
     }
-    assert_int_equal(alea__scoring_begin(&r->out, 0, prompt, 6, 4, 3, 8, &r->error), ALEA_EINVAL);
-    assert_int_equal(alea__scoring_begin(&r->out, 0, prompt, 6, 0, 5, 4, &r->error), ALEA_EINVAL);
-    assert_int_equal(alea__scoring_begin(&r->out, 0, prompt, 6, 0, 5, RIG_SCORED + 1, &r->error),
+    assert_int_equal(alea__scoring_begin(&r->out, 0, 0, prompt, 6, 4, 3, 8, &r->error),
+                     ALEA_EINVAL);
+    assert_int_equal(alea__scoring_begin(&r->out, 0, 0, prompt, 6, 0, 5, 4, &r->error),
+                     ALEA_EINVAL);
+    assert_int_equal(alea__scoring_begin(&r->out, 0, 0, prompt, 6, 0, 5, RIG_SCORED + 1, &r->error),
                      ALEA_EINVAL);
 }
 
 /* Score a prompt whose rows put row j's mass where `favour` says; rows are random else. */
 static void score(rig *r, const int32_t *prompt, int32_t n, const float *const *rows) {
-    assert_int_equal(alea__scoring_begin(&r->out, 1, prompt, n, 0, n, n, &r->error), ALEA_OK);
-    assert_int_equal(
-        alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, n, rows, RIG_VOCAB, &r->error),
-        ALEA_OK);
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, n, 0, n, n, &r->error), ALEA_OK);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, n, rows, RIG_VOCAB,
+                                          NULL, &r->error),
+                     ALEA_OK);
 }
 
 static void test_rows_carry_value_rank_and_twenty_alternatives(void **state) {
@@ -113,6 +115,63 @@ static void test_a_token_is_scored_by_the_row_before_it(void **state) {
     assert_int_equal(got.token, -1);
 }
 
+/* Distinct logits that meet in one reported value share a rank; only the largest logit is greedy.
+ */
+static void test_greedy_is_the_largest_logit_where_ranks_are_shared(void **state) {
+    rig *r = *state;
+    static const int32_t prompt[] = {0, 30, 20, 5};
+    float *row = rig_row(r, 1, RIG_VOCAB);
+    for (int32_t i = 0; i < RIG_VOCAB; i++)
+        row[i] = -1;
+    row[20] = 1e-9f;
+    row[30] = 0; /* both report the float32 next to -lse, some -6 */
+    const float *rows[] = {row, row, rig_unreadable(), rig_unreadable()};
+    int32_t greedy[4] = {7, 7, 7, 7};
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, 3, 0, 3, 4, &r->error), ALEA_OK);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 4, rows, RIG_VOCAB,
+                                          greedy, &r->error),
+                     ALEA_OK);
+    alea_score got[2];
+    for (int32_t i = 0; i < 2; i++) {
+        assert_int_equal(
+            alea__scoring_read(&r->out, 1, i, prompt[i + 1], i + 1, &got[i], &r->error), ALEA_OK);
+        assert_int_equal(greedy[i], 20);
+        assert_int_equal(greedy[2 + i], -1);
+    }
+    assert_true(got[0].logprob == got[1].logprob);
+    assert_int_equal(got[0].rank, 1);
+    assert_int_equal(got[1].rank, 1);
+}
+
+static void test_chunks_of_several_prompts_have_rows_of_their_own(void **state) {
+    rig *r = *state;
+    static const int32_t a[] = {10, 11, 12, 13, 14}, b[] = {20, 21, 22};
+    const float *rows[6];
+    for (int32_t i = 0; i < 6; i++)
+        rows[i] = rig_row(r, (uint64_t)i + 1, RIG_VOCAB);
+    memset(r->out.prompt_targets, 0x3c, (size_t)RIG_SCORED * sizeof(int32_t));
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, a, 5, 2, 3, 3, &r->error), ALEA_OK);
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 3, b, 3, 0, 3, 3, &r->error), ALEA_OK);
+    static const int32_t targets[] = {13, 14, -1, 21, 22, -1};
+    assert_memory_equal(r->out.prompt_targets, targets, sizeof targets);
+    assert_int_not_equal(r->out.prompt_targets[6], -1);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 6, rows, RIG_VOCAB,
+                                          NULL, &r->error),
+                     ALEA_OK);
+    for (int32_t i = 0; i < 6; i++) {
+        alea_score got;
+        assert_int_equal(alea__scoring_read(&r->out, 1, i, targets[i], i, &got, NULL), ALEA_OK);
+        if (targets[i] < 0) continue;
+        float want;
+        assert_int_equal(
+            alea__row_selected(alea__kernels(), rows[i], RIG_VOCAB, &targets[i], 1, &want),
+            ALEA_OK);
+        assert_memory_equal(&got.logprob, &want, sizeof want);
+    }
+    assert_int_equal(alea__scoring_begin(&r->out, 1, RIG_SCORED - 2, b, 3, 0, 3, 3, &r->error),
+                     ALEA_EINVAL);
+}
+
 static void test_rows_without_a_target_are_invalid_and_unread(void **state) {
     rig *r = *state;
     static const int32_t prompt[] = {5, -1, 7};
@@ -136,13 +195,13 @@ static void test_only_the_producing_frame_and_capacity_are_written(void **state)
     static const int32_t prompt[] = {5, 6, 7};
     const size_t words = (size_t)2 * RIG_SCORED * 43;
     memset(r->out.prompt_logprobs, 0x3c, words * sizeof(int32_t));
-    assert_int_equal(alea__scoring_begin(&r->out, 1, prompt, 3, 0, 3, 9, &r->error), ALEA_OK);
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, 3, 0, 3, 9, &r->error), ALEA_OK);
     const float *rows[3];
     for (int32_t i = 0; i < 3; i++)
         rows[i] = rig_row(r, 4, RIG_VOCAB);
-    assert_int_equal(
-        alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 3, rows, RIG_VOCAB, &r->error),
-        ALEA_OK);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 3, rows, RIG_VOCAB,
+                                          NULL, &r->error),
+                     ALEA_OK);
     for (size_t i = 0; i < words; i++) {
         const size_t row = i / 43;
         const bool inside = row >= RIG_SCORED && row < RIG_SCORED + 9;
@@ -162,25 +221,25 @@ static void test_blocks_of_at_most_64_rows_give_the_same_bits(void **state) {
     score(r, prompt, N, rows);
     int32_t *whole = malloc(N * 43 * sizeof *whole);
     memcpy(whole, r->out.prompt_logprobs + RIG_SCORED * 43, N * 43 * sizeof *whole);
-    assert_int_equal(alea__scoring_begin(&r->out, 1, prompt, N, 0, N, N, NULL), ALEA_OK);
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, N, 0, N, N, NULL), ALEA_OK);
     alea_pool *pool = NULL;
     assert_int_equal(alea__pool_create(2, &pool), ALEA_OK);
     for (int32_t first = 0; first < N; first += 5) {
         const int32_t n = N - first < 5 ? N - first : 5;
         assert_int_equal(alea__scoring_reduce(alea__kernels(), pool, &r->out, 1, first, n,
-                                              rows + first, RIG_VOCAB, NULL),
+                                              rows + first, RIG_VOCAB, NULL, NULL),
                          ALEA_OK);
     }
     alea__pool_destroy(pool);
     assert_memory_equal(whole, r->out.prompt_logprobs + RIG_SCORED * 43, N * 43 * sizeof *whole);
     free(whole);
-    assert_int_equal(
-        alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 65, rows, RIG_VOCAB, &r->error),
-        ALEA_EINVAL);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 65, rows, RIG_VOCAB,
+                                          NULL, &r->error),
+                     ALEA_EINVAL);
     r->out.prompt_targets[3] = RIG_VOCAB;
-    assert_int_equal(
-        alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 5, rows, RIG_VOCAB, &r->error),
-        ALEA_EINVAL);
+    assert_int_equal(alea__scoring_reduce(alea__kernels(), NULL, &r->out, 1, 0, 5, rows, RIG_VOCAB,
+                                          NULL, &r->error),
+                     ALEA_EINVAL);
     assert_non_null(strstr(r->error.message, "prompt_target_tokens[3]"));
 }
 
@@ -209,7 +268,7 @@ static void test_bad_rows_and_missing_scores_are_errors(void **state) {
     assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
     assert_int_equal(got.rank, 99);
     /* A chunk that was begun and never scored cannot show the chunk before it. */
-    assert_int_equal(alea__scoring_begin(&r->out, 1, prompt, 4, 0, 4, 4, NULL), ALEA_OK);
+    assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, 4, 0, 4, 4, NULL), ALEA_OK);
     assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
 }
 
@@ -217,7 +276,7 @@ static void test_bundles_without_scoring_say_so(void **state) {
     rig *r = *state;
     static const int32_t prompt[] = {5, 6};
     alea_score got;
-    assert_int_equal(alea__scoring_begin(&r->prompt, 0, prompt, 2, 0, 2, 2, &r->error),
+    assert_int_equal(alea__scoring_begin(&r->prompt, 0, 0, prompt, 2, 0, 2, 2, &r->error),
                      ALEA_EUNSUPPORTED);
     assert_int_equal(alea__scoring_read(&r->decode, 0, 0, 6, 0, &got, &r->error),
                      ALEA_EUNSUPPORTED);
@@ -229,6 +288,8 @@ int main(void) {
         RULE("S1", test_a_token_is_scored_by_the_row_before_it),
         RULE("S2", test_capacities_grow_by_four_and_end_at_the_limit),
         RULE("S3", test_rows_carry_value_rank_and_twenty_alternatives),
+        RULE("S3", test_greedy_is_the_largest_logit_where_ranks_are_shared),
+        RULE("S1", test_chunks_of_several_prompts_have_rows_of_their_own),
         RULE("S4", test_rows_without_a_target_are_invalid_and_unread),
         RULE("S5", test_only_the_producing_frame_and_capacity_are_written),
         RULE("S6", test_blocks_of_at_most_64_rows_give_the_same_bits),
