@@ -1,0 +1,324 @@
+/*
+ * Events in, chunks or a body out. Each token goes through the text decoder, and what it shows is
+ * kept until the next write. Streams write when stream_interval tokens are there, whole answers at
+ * the end: there is no second path.
+ */
+#include "api/answer.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "base/size.h"
+
+static const char done_payload[] = "[DONE]";
+
+/* ---- lists ---- */
+
+/* Room for `more` elements; false: out of memory. */
+static bool reserve(alea_api_list *list, size_t more, size_t element_bytes) {
+    size_t need = 0, bytes = 0;
+    if (!alea__size_add(list->n, more, &need)) return false;
+    if (need <= list->capacity) return true;
+    size_t capacity = list->capacity ? list->capacity : 16;
+    while (capacity < need && capacity <= SIZE_MAX / 2)
+        capacity *= 2;
+    if (!alea__size_mul(capacity, element_bytes, &bytes)) return false;
+    void *items = realloc(list->items, bytes);
+    if (!items) return false;
+    list->items = items;
+    list->capacity = capacity;
+    return true;
+}
+
+static bool append(alea_api_list *list, const void *element, size_t element_bytes) {
+    if (!reserve(list, 1, element_bytes)) return false;
+    memcpy((char *)list->items + list->n * element_bytes, element, element_bytes);
+    list->n++;
+    return true;
+}
+
+/* What was written is forgotten. */
+static void clear_pending(alea_api_choice *choice) {
+    choice->text.n = choice->entries.n = choice->alternatives.n = choice->ids.n = 0;
+    choice->pending_tokens = 0;
+    choice->written = true;
+}
+
+/* ---- life ---- */
+
+static alea_status open_choices(alea_api_answer *answer) {
+    const int32_t n = answer->job->params.choices;
+    const int64_t all = (int64_t)answer->job->n_prompts * n;
+    if (all > INT32_MAX) return ALEA_ENOMEM;
+    answer->n_choices = (int32_t)all;
+    answer->choices = calloc((size_t)all, sizeof *answer->choices);
+    if (!answer->choices) return ALEA_ENOMEM;
+    for (int32_t i = 0; i < answer->n_choices; i++) {
+        alea_api_choice *choice = &answer->choices[i];
+        choice->prompt = i / n;
+        choice->last_token = -1;
+        for (int32_t k = 0; k < ALEA_COMPAT_CONTEXT; k++)
+            choice->before[k] = -1;
+    }
+    return ALEA_OK;
+}
+
+alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,
+                                   alea_api_answer **answer) {
+    alea_api_answer *made = calloc(1, sizeof *made);
+    if (!made) return ALEA_ENOMEM;
+    made->job = job;
+    made->api = job->api;
+    made->shown = job->presentation;
+    made->emit = job->stream ? emit : NULL;
+    made->user = user;
+    made->error.int_code = made->shown->vllm_compat;
+    alea__json_write_to_buffer(&made->writer, ALEA_API_BODY_BYTES_MAX);
+    /* A fragment is written as bytes:\xNN…, four characters a byte; vLLM's form of a token is the
+     * text of five of them, each byte of which may become U+FFFD. */
+    made->scratch_bytes = 64 + 5 * ALEA_STREAM_BOUND(made->api->token_bytes_max);
+    made->scratch = malloc(made->scratch_bytes);
+    if (!made->scratch || open_choices(made) < 0) {
+        alea__api_answer_free(made);
+        return ALEA_ENOMEM;
+    }
+    *answer = made;
+    return ALEA_OK;
+}
+
+void alea__api_answer_free(alea_api_answer *answer) {
+    if (!answer) return;
+    for (int32_t i = 0; answer->choices && i < answer->n_choices; i++) {
+        free(answer->choices[i].text.items);
+        free(answer->choices[i].entries.items);
+        free(answer->choices[i].alternatives.items);
+        free(answer->choices[i].ids.items);
+    }
+    free(answer->choices);
+    free(answer->scratch);
+    alea__json_write_free(&answer->writer);
+    free(answer);
+}
+
+/* ---- collecting ---- */
+
+/* What a token adds to the text when all of it is shown. */
+static alea_bytes text_of(const alea_api_answer *answer, const alea_token_info *info) {
+    const bool by_name = answer->shown->show_special && (info->flags & ALEA_TOKEN_CONTROL);
+    return by_name ? info->name : info->bytes;
+}
+
+static alea_status add_text(alea_api_choice *choice, alea_bytes bytes, uint64_t *offset) {
+    if (!reserve(&choice->text, ALEA_STREAM_BOUND(bytes.length), 1)) return ALEA_ENOMEM;
+    uint8_t *end = (uint8_t *)choice->text.items + choice->text.n;
+    choice->text.n += alea__text_stream_push(&choice->stream, bytes, end, offset);
+    return ALEA_OK;
+}
+
+static alea_status add_entry(const alea_api_answer *answer, alea_api_choice *choice,
+                             const alea_event *event, uint64_t offset) {
+    alea_api_entry entry = {
+        .token = event->token,
+        .n_alternatives = event->n_alternatives,
+        .first_alternative = choice->alternatives.n,
+        .offset = offset,
+        .logprob = event->logprob,
+        .sampled_logprob = event->sampled_logprob,
+        .kept_mass = event->kept_mass,
+        .entropy = event->entropy,
+    };
+    memcpy(entry.before, choice->before, sizeof entry.before);
+    if (answer->shown->vllm_compat) {
+        entry.offset = choice->compat_offset;
+        choice->compat_offset += alea__api_compat_length(answer, event->token, choice->before);
+    }
+    const size_t n = (size_t)event->n_alternatives;
+    if (!reserve(&choice->alternatives, n, sizeof *event->alternatives) ||
+        !append(&choice->entries, &entry, sizeof entry))
+        return ALEA_ENOMEM;
+    if (n > 0)
+        memcpy((alea_alternative *)choice->alternatives.items + choice->alternatives.n,
+               event->alternatives, n * sizeof *event->alternatives);
+    choice->alternatives.n += n;
+    return ALEA_OK;
+}
+
+static void remember(alea_api_choice *choice, int32_t token) {
+    for (int32_t k = ALEA_COMPAT_CONTEXT - 1; k > 0; k--)
+        choice->before[k] = choice->before[k - 1];
+    choice->before[0] = token;
+}
+
+/* The terminating token is shown where its text is, or where vLLM would show it. */
+static alea_status take_token(alea_api_answer *answer, alea_api_choice *choice,
+                              const alea_event *event) {
+    const alea_api_presentation *shown = answer->shown;
+    alea_token_info info;
+    alea_status status = alea_core_token(answer->api->core, event->token, &info);
+    if (status < 0) return status;
+    alea_bytes bytes = text_of(answer, &info);
+    if (bytes.length > (size_t)event->visible_bytes) bytes.length = (size_t)event->visible_bytes;
+    const bool counts = !event->ends || bytes.length > 0 || shown->vllm_compat;
+    uint64_t offset = 0;
+    status = add_text(choice, bytes, &offset);
+    if (status < 0) return status;
+    choice->pending_tokens++;
+    choice->n_tokens++;
+    if (event->ends) choice->last_token = event->token;
+    if (!counts) return ALEA_OK;
+    if (shown->return_token_ids && !append(&choice->ids, &event->token, sizeof event->token))
+        return ALEA_ENOMEM;
+    /* Forced tokens have no entry, and only a thinking budget forces. */
+    if (shown->logprobs && !event->has_entry && answer->job->params.thinking_budget < 0)
+        return ALEA_EROW;
+    if (shown->logprobs && event->has_entry) status = add_entry(answer, choice, event, offset);
+    remember(choice, event->token);
+    return status;
+}
+
+static alea_status take_finish(alea_api_answer *answer, alea_api_choice *choice,
+                               const alea_event *event, const alea_request_usage *usage) {
+    uint8_t rest[ALEA_UTF8_REPLACEMENT_BYTES];
+    const size_t n = alea__text_stream_flush(&choice->stream, rest);
+    if (!reserve(&choice->text, n, 1)) return ALEA_ENOMEM;
+    if (n > 0) memcpy((uint8_t *)choice->text.items + choice->text.n, rest, n);
+    choice->text.n += n;
+    choice->finished = true;
+    choice->finish = event->finish;
+    choice->stop = event->stop;
+    choice->output_tokens = event->output_tokens;
+    answer->n_finished++;
+    if (usage && event->choice == 0) answer->cached_tokens += usage->cached_tokens;
+    return ALEA_OK;
+}
+
+/* ---- emitting ---- */
+
+static alea_status emit_writer(alea_api_answer *answer) {
+    const alea_json_writer *writer = &answer->writer;
+    return answer->emit(answer->user, (alea_bytes){(const uint8_t *)writer->data, writer->length});
+}
+
+static alea_status emit_chunk(alea_api_answer *answer, alea_api_chunk kind, int32_t index) {
+    const bool last = answer->n_finished == answer->n_choices &&
+                      (kind == ALEA_CHUNK_USAGE || !answer->shown->include_usage);
+    alea_status status = alea__api_write_chunk(answer, kind, index, last);
+    if (status >= 0) status = emit_writer(answer);
+    if (status >= 0 && (kind == ALEA_CHUNK_TOKENS || kind == ALEA_CHUNK_FINISH))
+        clear_pending(&answer->choices[index]);
+    return status;
+}
+
+/* Tokens that show nothing wait for those that do. */
+static bool has_something(const alea_api_answer *answer, const alea_api_choice *choice) {
+    return choice->text.n > 0 || choice->entries.n > 0 || choice->ids.n > 0 ||
+           (answer->shown->continuous_usage && choice->pending_tokens > 0);
+}
+
+static alea_status stream_choice(alea_api_answer *answer, int32_t index, bool opens) {
+    alea_api_choice *choice = &answer->choices[index];
+    const bool due = choice->pending_tokens >= answer->shown->stream_interval || !choice->written;
+    alea_status status = ALEA_OK;
+    if (opens && answer->job->endpoint == ALEA_API_CHAT)
+        status = emit_chunk(answer, ALEA_CHUNK_ROLE, index);
+    if (status < 0) return status;
+    if (choice->finished) return emit_chunk(answer, ALEA_CHUNK_FINISH, index);
+    if (!due || !has_something(answer, choice)) return ALEA_OK;
+    return emit_chunk(answer, ALEA_CHUNK_TOKENS, index);
+}
+
+static alea_status emit_done(alea_api_answer *answer) {
+    const alea_bytes payload = {(const uint8_t *)done_payload, sizeof done_payload - 1};
+    return answer->emit(answer->user, payload);
+}
+
+static alea_status finish_stream(alea_api_answer *answer) {
+    alea_status status = ALEA_OK;
+    if (answer->shown->include_usage) status = emit_chunk(answer, ALEA_CHUNK_USAGE, -1);
+    if (status >= 0) status = emit_done(answer);
+    return status;
+}
+
+/* ---- the whole ---- */
+
+alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const alea_event *event,
+                                  const alea_request_usage *usage) {
+    if (answer->done) return ALEA_DONE;
+    const int32_t index = prompt * answer->job->params.choices + event->choice;
+    alea_api_choice *choice = &answer->choices[index];
+    const bool opens = choice->n_tokens == 0 && !choice->finished;
+    if (event->kind == ALEA_EVENT_FINISH && event->finish == ALEA_FINISH_ERROR) {
+        alea_api_error error = {.int_code = answer->error.int_code};
+        alea__api_error_of(&error, event->status, event->message);
+        alea__api_answer_fail(answer, &error);
+        return ALEA_DONE;
+    }
+    alea_status status = event->kind == ALEA_EVENT_FINISH
+                             ? take_finish(answer, choice, event, usage)
+                             : take_token(answer, choice, event);
+    if (status >= 0 && answer->emit) status = stream_choice(answer, index, opens);
+    if (status < 0) return status;
+    if (answer->n_finished < answer->n_choices) return ALEA_OK;
+    if (answer->emit) status = finish_stream(answer);
+    answer->done = true;
+    return status < 0 ? status : ALEA_DONE;
+}
+
+void alea__api_answer_fail(alea_api_answer *answer, const alea_api_error *error) {
+    if (answer->done) return;
+    answer->done = answer->failed = true;
+    answer->error = *error;
+    answer->error.int_code = answer->shown->vllm_compat;
+    if (!answer->emit) return;
+    char body[ALEA_API_ERROR_BYTES];
+    const size_t length = alea__api_error_body(&answer->error, body);
+    const alea_status status =
+        answer->emit(answer->user, (alea_bytes){(const uint8_t *)body, length});
+    if (status >= 0) (void)(emit_done(answer) < 0); /* the client is gone: nobody is left to tell */
+}
+
+alea_status alea__api_text_of(alea_json_writer *writer, alea_api_text *text) {
+    const alea_status status = alea__json_finish(writer);
+    if (status < 0) {
+        alea__json_write_free(writer);
+        return status;
+    }
+    *text = (alea_api_text){writer->data, writer->length};
+    return ALEA_OK;
+}
+
+void alea__api_text_free(alea_api_text *text) {
+    free(text->data);
+    *text = (alea_api_text){NULL, 0};
+}
+
+/* Begins again with no memory: what was written belongs to the caller. */
+static alea_status give_writer(alea_api_answer *answer, alea_api_text *body) {
+    const alea_status status = alea__api_text_of(&answer->writer, body);
+    alea__json_write_to_buffer(&answer->writer, ALEA_API_BODY_BYTES_MAX);
+    return status;
+}
+
+static void become_error(alea_api_answer *answer, alea_status status) {
+    answer->failed = true;
+    alea__api_error_of(&answer->error, status, NULL);
+}
+
+alea_status alea__api_answer_body(alea_api_answer *answer, int *status, alea_api_text *body) {
+    if (!answer->done) return ALEA_MORE;
+    if (!answer->failed) {
+        const alea_status written = alea__api_write_whole(answer);
+        if (written >= 0) {
+            *status = 200;
+            return give_writer(answer, body);
+        }
+        alea__json_write_reset(&answer->writer);
+        become_error(answer, written);
+    }
+    char *copy = malloc(ALEA_API_ERROR_BYTES);
+    if (!copy) return ALEA_ENOMEM;
+    *body = (alea_api_text){copy, alea__api_error_body(&answer->error, copy)};
+    *status = answer->error.status;
+    return ALEA_OK;
+}

@@ -1,0 +1,85 @@
+/*
+ * What has been collected of an answer and not been written yet. answer.c collects, answer_write.c
+ * writes; for a whole answer nothing is written before the end.
+ */
+#ifndef ALEA_API_ANSWER_H
+#define ALEA_API_ANSWER_H
+
+#include "api/api_parts.h"
+#include "text/stream.h"
+
+#define ALEA_COMPAT_CONTEXT 4 /* earlier tokens that vLLM completes a character with */
+
+/* One token that is shown with its numbers. */
+typedef struct alea_api_entry {
+    int32_t token;
+    int32_t n_alternatives;
+    size_t first_alternative; /* in the choice's list */
+    uint64_t offset;          /* code points of the text before it */
+    float logprob, sampled_logprob, kept_mass, entropy;
+    int32_t before[ALEA_COMPAT_CONTEXT]; /* the tokens before it, nearest first; -1: none */
+} alea_api_entry;
+
+/* A growing list of elements of one size. */
+typedef struct alea_api_list {
+    void *items;
+    size_t n, capacity;
+} alea_api_list;
+
+/* One choice of one prompt: what came since the last write, and what must outlast it. */
+typedef struct alea_api_choice {
+    int32_t prompt; /* of the job */
+    alea_text_stream stream;
+    alea_api_list text;         /* bytes, whole characters */
+    alea_api_list entries;      /* alea_api_entry */
+    alea_api_list alternatives; /* alea_alternative */
+    alea_api_list ids;          /* int32_t */
+    int32_t pending_tokens;     /* that came since the last write */
+    int32_t n_tokens;           /* in all, hidden ones included */
+    int32_t before[ALEA_COMPAT_CONTEXT];
+    uint64_t compat_offset; /* code points of the token strings so far */
+    bool written;           /* a chunk of it has gone out */
+    bool finished;
+    alea_finish finish;
+    int32_t stop;
+    int32_t last_token; /* the terminating one; -1: none */
+    int32_t output_tokens;
+} alea_api_choice;
+
+struct alea_api_answer {
+    const alea_api_job *job;
+    const alea_api *api;
+    const alea_api_presentation *shown;
+    alea_api_emit emit; /* NULL: a whole answer */
+    void *user;
+    alea_api_choice *choices; /* prompt by prompt */
+    int32_t n_choices, n_finished;
+    alea_json_writer writer;
+    char *scratch; /* one token's text */
+    size_t scratch_bytes;
+    int32_t cached_tokens;
+    bool done;
+    bool failed;
+    alea_api_error error;
+};
+
+/* answer_write.c: a whole body, or the payload of one chunk, into answer->writer. */
+typedef enum alea_api_chunk {
+    ALEA_CHUNK_ROLE,   /* chat: opens a choice */
+    ALEA_CHUNK_TOKENS, /* what is pending */
+    ALEA_CHUNK_FINISH, /* the same, with the reason of the end */
+    ALEA_CHUNK_USAGE   /* no choice */
+} alea_api_chunk;
+
+alea_status alea__api_write_whole(alea_api_answer *answer) ALEA_MUST_USE;
+alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, int32_t index,
+                                  bool last) ALEA_MUST_USE;
+
+/* answer_tokens.c: the logprobs of a choice's pending entries, as the endpoint writes them. */
+void alea__api_write_logprobs(alea_api_answer *answer, const alea_api_choice *choice);
+
+/* Code points of a token as it is written, for vLLM's offsets. */
+uint64_t alea__api_compat_length(const alea_api_answer *answer, int32_t token,
+                                 const int32_t *before);
+
+#endif

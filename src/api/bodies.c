@@ -1,0 +1,297 @@
+/* The small endpoints: the list of models, texts to tokens and back, who this is. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_parts.h"
+#include "text/stream.h"
+#include "text/token_text.h"
+
+enum { ARENA_BYTES = 16 << 10 };
+
+static void write_word(alea_json_writer *writer, const char *name, const char *word) {
+    alea__json_key(writer, name);
+    alea__json_cstring(writer, word);
+}
+
+static void write_number(alea_json_writer *writer, const char *name, int64_t number) {
+    alea__json_key(writer, name);
+    alea__json_int(writer, number);
+}
+
+static void write_truth(alea_json_writer *writer, const char *name, bool truth) {
+    alea__json_key(writer, name);
+    alea__json_bool(writer, truth);
+}
+
+static void write_null(alea_json_writer *writer, const char *name) {
+    alea__json_key(writer, name);
+    alea__json_null(writer);
+}
+
+static alea_json_writer new_writer(void) {
+    alea_json_writer writer;
+    alea__json_write_to_buffer(&writer, ALEA_API_BODY_BYTES_MAX);
+    return writer;
+}
+
+/* ---- models ---- */
+
+static void write_permission(const alea_api *api, alea_json_writer *writer) {
+    alea__json_begin_object(writer);
+    write_word(writer, "id", "modelperm-alea");
+    write_word(writer, "object", "model_permission");
+    write_number(writer, "created", api->options.created_s);
+    write_truth(writer, "allow_create_engine", false);
+    write_truth(writer, "allow_sampling", true);
+    write_truth(writer, "allow_logprobs", api->allow_logprobs);
+    write_truth(writer, "allow_search_indices", false);
+    write_truth(writer, "allow_view", true);
+    write_truth(writer, "allow_fine_tuning", false);
+    write_word(writer, "organization", "*");
+    write_null(writer, "group");
+    write_truth(writer, "is_blocking", false);
+    alea__json_end_object(writer);
+}
+
+static void write_model(const alea_api *api, const char *name, alea_json_writer *writer) {
+    alea__json_begin_object(writer);
+    write_word(writer, "id", name);
+    write_word(writer, "object", "model");
+    write_number(writer, "created", api->options.created_s);
+    write_word(writer, "owned_by", "alea");
+    write_word(writer, "root", api->options.model_names[0]);
+    write_null(writer, "parent");
+    write_number(writer, "max_model_len", api->info.context_tokens);
+    write_truth(writer, "allow_logprobs", api->allow_logprobs);
+    alea__json_key(writer, "permission");
+    alea__json_begin_array(writer);
+    write_permission(api, writer);
+    alea__json_end_array(writer);
+    alea__json_end_object(writer);
+}
+
+alea_status alea__api_models(const alea_api *api, alea_api_text *body) {
+    alea_json_writer writer = new_writer();
+    alea__json_begin_object(&writer);
+    write_word(&writer, "object", "list");
+    alea__json_key(&writer, "data");
+    alea__json_begin_array(&writer);
+    for (int32_t i = 0; i < api->options.n_model_names; i++)
+        write_model(api, api->options.model_names[i], &writer);
+    alea__json_end_array(&writer);
+    alea__json_end_object(&writer);
+    return alea__api_text_of(&writer, body);
+}
+
+alea_status alea__api_model(const alea_api *api, alea_bytes name, alea_api_text *body,
+                            alea_api_error *error) {
+    const alea_api_string asked = {true, name};
+    *error = (alea_api_error){.int_code = api->options.vllm_compat};
+    if (!name.length)
+        return alea__api_error_set(error, ALEA_FAULT_MODEL, "model", "no model is named");
+    const alea_status status = alea__api_check_model(api, &asked, error);
+    if (status < 0) return status;
+    alea_json_writer writer = new_writer();
+    for (int32_t i = 0; i < api->options.n_model_names; i++) {
+        const alea_bytes served = alea__api_bytes(api->options.model_names[i]);
+        if (served.length != name.length || memcmp(served.data, name.data, name.length)) continue;
+        write_model(api, api->options.model_names[i], &writer);
+        break;
+    }
+    return alea__api_text_of(&writer, body) < 0 ? alea__api_no_memory(error) : ALEA_OK;
+}
+
+/* ---- bodies that are read ---- */
+
+/* A parsed body and what was made of it. */
+typedef struct small_request {
+    alea_json_document *document;
+    alea_api_values values;
+    alea_arena arena;
+} small_request;
+
+static alea_status open_small(const alea_api *api, alea_api_endpoint endpoint, alea_bytes body,
+                              small_request *request, alea_api_error *error) {
+    *request = (small_request){.document = NULL};
+    *error = (alea_api_error){.int_code = api->options.vllm_compat};
+    alea__arena_init(&request->arena, ARENA_BYTES);
+    alea_error why;
+    alea_status status =
+        alea__json_parse(body, api->options.body_bytes_max, &request->document, &why);
+    if (status == ALEA_ENOMEM) return alea__api_no_memory(error);
+    if (status < 0) return alea__api_error_set(error, ALEA_FAULT_JSON, NULL, "%s", why.message);
+    status = alea__api_values_read(endpoint, alea__json_root(request->document),
+                                   api->options.refuse_unknown_fields, &request->values, error);
+    if (status < 0) return status;
+    return alea__api_check_model(api, &request->values.model, error);
+}
+
+static void close_small(small_request *request) {
+    alea__arena_free(&request->arena);
+    alea__json_free(request->document);
+}
+
+/* ---- tokens ---- */
+
+static alea_status write_token_strs(const alea_api *api, alea_token_list ids,
+                                    alea_json_writer *writer) {
+    const size_t capacity = 16 + 4 * api->token_bytes_max;
+    char *text = malloc(capacity);
+    if (!text) return ALEA_ENOMEM;
+    alea__json_begin_array(writer);
+    for (int32_t i = 0; i < ids.count; i++) {
+        alea_token_info info;
+        if (alea_core_token(api->core, ids.tokens[i], &info) < 0) continue;
+        const size_t length = alea__token_text(&info, text, capacity);
+        alea__json_string(writer, (alea_bytes){(const uint8_t *)text, length});
+    }
+    alea__json_end_array(writer);
+    free(text);
+    return ALEA_OK;
+}
+
+static alea_status write_tokens(const alea_api *api, alea_token_list ids, bool with_strs,
+                                alea_api_text *answer) {
+    alea_json_writer writer = new_writer();
+    alea__json_begin_object(&writer);
+    write_number(&writer, "count", ids.count);
+    write_number(&writer, "max_model_len", api->info.context_tokens);
+    alea__json_key(&writer, "tokens");
+    alea__json_begin_array(&writer);
+    for (int32_t i = 0; i < ids.count; i++)
+        alea__json_int(&writer, ids.tokens[i]);
+    alea__json_end_array(&writer);
+    alea__json_key(&writer, "token_strs");
+    if (!with_strs) {
+        alea__json_null(&writer);
+    } else if (write_token_strs(api, ids, &writer) < 0) {
+        alea__json_write_free(&writer);
+        return ALEA_ENOMEM;
+    }
+    alea__json_end_object(&writer);
+    return alea__api_text_of(&writer, answer);
+}
+
+static alea_status encode_small(const alea_api *api, small_request *request, int64_t now_s,
+                                alea_token_list *ids, alea_api_error *error) {
+    const alea_api_values *values = &request->values;
+    if (values->prompt_text.given == (values->messages != NULL))
+        return alea__api_error_set(error, ALEA_FAULT_MISSING, "prompt",
+                                   "give prompt or messages, one of them");
+    if (values->messages)
+        return alea__api_chat_encode(api, values, now_s, false, &request->arena, ids, NULL, error);
+    const alea_api_bool *add = &values->add_special_tokens;
+    return alea__api_encode(api, values->prompt_text.value, add->given ? add->value : true,
+                            "prompt", &request->arena, ids, error);
+}
+
+alea_status alea__api_tokenize(const alea_api *api, alea_bytes body,
+                               const alea_api_context *context, alea_api_text *answer,
+                               alea_api_error *error) {
+    small_request request;
+    alea_token_list ids = {NULL, 0};
+    alea_status status = open_small(api, ALEA_API_TOKENIZE, body, &request, error);
+    if (status >= 0) status = encode_small(api, &request, context->now_s, &ids, error);
+    if (status >= 0 && write_tokens(api, ids, request.values.return_token_strs.value, answer) < 0)
+        status = alea__api_no_memory(error);
+    close_small(&request);
+    return status;
+}
+
+/* Control tokens stand in the text by their names, so that tokenizing it again gives them back. */
+static alea_status decode_ids(const alea_api *api, alea_token_list ids, alea_arena *arena,
+                              alea_bytes *text) {
+    size_t bytes = ALEA_UTF8_REPLACEMENT_BYTES + 1;
+    alea_token_info info;
+    for (int32_t i = 0; i < ids.count; i++) {
+        if (alea_core_token(api->core, ids.tokens[i], &info) < 0) continue;
+        bytes += ALEA_STREAM_BOUND(info.name.length + info.bytes.length);
+    }
+    uint8_t *out = alea__arena_alloc(arena, bytes);
+    if (!out) return ALEA_ENOMEM;
+    alea_text_stream stream = {.characters = 0};
+    size_t length = 0;
+    for (int32_t i = 0; i < ids.count; i++) {
+        if (alea_core_token(api->core, ids.tokens[i], &info) < 0) continue;
+        const bool by_name = info.flags & ALEA_TOKEN_CONTROL;
+        length +=
+            alea__text_stream_push(&stream, by_name ? info.name : info.bytes, out + length, NULL);
+    }
+    length += alea__text_stream_flush(&stream, out + length);
+    *text = (alea_bytes){out, length};
+    return ALEA_OK;
+}
+
+alea_status alea__api_detokenize(const alea_api *api, alea_bytes body, alea_api_text *answer,
+                                 alea_api_error *error) {
+    small_request request;
+    alea_token_list ids = {NULL, 0};
+    alea_bytes text = {NULL, 0};
+    alea_status status = open_small(api, ALEA_API_DETOKENIZE, body, &request, error);
+    if (status >= 0)
+        status = alea__api_read_ids(request.values.tokens, "tokens", api->info.vocab,
+                                    &request.arena, &ids, error);
+    if (status >= 0) {
+        alea_json_writer writer = new_writer();
+        status = decode_ids(api, ids, &request.arena, &text);
+        alea__json_begin_object(&writer);
+        alea__json_key(&writer, "prompt");
+        alea__json_string(&writer, text);
+        alea__json_end_object(&writer);
+        if (status < 0) alea__json_write_free(&writer);
+        if (status < 0 || alea__api_text_of(&writer, answer) < 0)
+            status = alea__api_no_memory(error);
+    }
+    close_small(&request);
+    return status;
+}
+
+/* ---- who this is ---- */
+
+static void write_token_name(const alea_api *api, const char *name, int32_t token,
+                             alea_json_writer *writer) {
+    alea_token_info info;
+    alea__json_key(writer, name);
+    if (token >= 0 && alea_core_token(api->core, token, &info) >= 0 && alea__utf8_valid(info.name))
+        alea__json_string(writer, info.name);
+    else
+        alea__json_null(writer);
+}
+
+static void write_token_number(const char *name, int32_t token, alea_json_writer *writer) {
+    alea__json_key(writer, name);
+    if (token >= 0)
+        alea__json_int(writer, token);
+    else
+        alea__json_null(writer);
+}
+
+alea_status alea__api_tokenizer_info(const alea_api *api, alea_api_text *body) {
+    alea_json_writer writer = new_writer();
+    alea__json_begin_object(&writer);
+    write_word(&writer, "tokenizer_class", api->info.tokenizer ? api->info.tokenizer : "");
+    write_number(&writer, "vocab_size", api->info.vocab);
+    write_number(&writer, "model_max_length", api->info.context_tokens);
+    write_truth(&writer, "add_bos_token", api->info.adds_bos);
+    write_token_name(api, "bos_token", api->info.bos, &writer);
+    write_token_name(api, "eos_token", api->info.eos, &writer);
+    write_token_name(api, "pad_token", api->info.pad, &writer);
+    write_token_number("bos_token_id", api->info.bos, &writer);
+    write_token_number("eos_token_id", api->info.eos, &writer);
+    write_token_number("pad_token_id", api->info.pad, &writer);
+    alea__json_key(&writer, "chat_template");
+    if (api->chat_source)
+        alea__json_cstring(&writer, api->chat_source);
+    else
+        alea__json_null(&writer);
+    alea__json_end_object(&writer);
+    return alea__api_text_of(&writer, body);
+}
+
+alea_status alea__api_version(alea_api_text *body) {
+    alea_json_writer writer = new_writer();
+    alea__json_begin_object(&writer);
+    write_word(&writer, "version", alea_version());
+    alea__json_end_object(&writer);
+    return alea__api_text_of(&writer, body);
+}
