@@ -115,6 +115,8 @@ void *on_thread(void *argument) {
     work.guard.stack_low = reinterpret_cast<uintptr_t>(&here) - (stack_bytes - stack_reserve_bytes);
     alea_jinja::current = &work.guard;
     work.status = attempt(work);
+    work.guard.suspended = true;
+    alea_jinja::sweep();
     alea_jinja::current = nullptr;
     return nullptr;
 }

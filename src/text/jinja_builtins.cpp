@@ -90,10 +90,7 @@ pieces split_at_spaces(const std::string &text, int64_t most) {
         if (at == text.size()) return found;
         size_t end = at;
         if (most >= 0 && static_cast<int64_t>(found.size()) == most) {
-            end = text.size();
-            while (is_space(text[end - 1]))
-                end--;
-            found.push_back({at, end});
+            found.push_back({at, text.size()});
             return found;
         }
         while (end < text.size() && !is_space(text[end]))
@@ -253,6 +250,34 @@ template <bool at_start> value strip_affix(const func_args &args) {
     const size_t rest = text.size() - affix.size();
     if (text.compare(at_start ? 0 : rest, affix.size(), affix) != 0) return args.get_pos(0);
     return make(text.substr(at_start ? affix.size() : 0, rest), whole.any_part_is_input());
+}
+
+/* The engine's own strips single bytes; right, and exact in its marks, where those are characters.
+ */
+template <bool left, bool right> value strip(const func_args &args) {
+    const string &whole = text_of(args, 0, "strip");
+    const value chars = args.get_kwarg_or_pos("chars", 1);
+    const std::string set =
+        chars->is_undefined() || chars->is_none() ? "" : chars->as_string().str();
+    if (is_ascii(set)) {
+        string result = whole;
+        if (chars->is_undefined() || chars->is_none())
+            result.strip(left, right);
+        else
+            result.strip(left, right, string_view(set));
+        return mk_val<value_string>(result);
+    }
+    const std::string text = whole.str();
+    const auto starts = characters(text);
+    const auto is_in_set = [&](size_t i) {
+        return set.find(text.substr(starts[i], starts[i + 1] - starts[i])) != std::string::npos;
+    };
+    size_t begin = 0, end = starts.size() - 1;
+    while (left && begin < end && is_in_set(begin))
+        begin++;
+    while (right && end > begin && is_in_set(end - 1))
+        end--;
+    return make(text.substr(starts[begin], starts[end] - starts[begin]), whole.any_part_is_input());
 }
 
 value find_text(const func_args &args) {
@@ -561,6 +586,9 @@ const func_builtins &value_string_t::get_builtins() const {
                    {"rsplit", [](const func_args &args) { return split(args, true); }},
                    {"splitlines", split_lines},
                    {"replace", replace},
+                   {"strip", strip<true, true>},
+                   {"lstrip", strip<true, false>},
+                   {"rstrip", strip<false, true>},
                    {"slice", slice_text},
                    {"length", length_of_text},
                    {"int", to_int},

@@ -29,6 +29,7 @@ struct graveyard {
     unsigned depth = 0;
 };
 thread_local graveyard graves;
+thread_local tracked *newest = nullptr;
 
 int64_t now_ns() {
     timespec now;
@@ -137,12 +138,52 @@ void bury(std::vector<value> &items, std::vector<std::pair<value, value>> &membe
     members.clear();
 }
 
+tracked::tracked() noexcept : before(nullptr), after(newest) {
+    if (newest) newest->before = this;
+    newest = this;
+}
+
+tracked::tracked(const tracked &) noexcept : tracked() {}
+
+tracked::~tracked() {
+    (before ? before->after : newest) = after;
+    if (after) after->before = before;
+}
+
+void sweep() {
+    std::vector<value> held;
+    std::vector<jinja::func_handler> functions;
+    // Nothing is freed while the list is walked; then no value holds another.
+    for (tracked *one = newest; one; one = one->after) {
+        auto &own = *static_cast<jinja::value_t *>(one);
+        for (value &item : own.val_arr)
+            held.push_back(std::move(item));
+        own.val_arr.clear();
+        for (auto &member : own.val_obj) {
+            held.push_back(std::move(member.first));
+            held.push_back(std::move(member.second));
+        }
+        own.val_obj.clear();
+        functions.push_back(std::move(own.val_func));
+        if (auto *object = dynamic_cast<jinja::value_object_t *>(&own)) {
+            // Keys are const in the map and free nothing: val_obj held them too.
+            for (auto &member : object->unordered)
+                held.push_back(std::move(member.second));
+            object->unordered.clear();
+        }
+        if (auto *function = dynamic_cast<jinja::value_func_t *>(&own))
+            held.push_back(std::move(function->arg0));
+    }
+}
+
 size_t find(const std::string &text, const std::string &what, size_t from) {
     if (from > text.size()) return std::string::npos;
-    step(1 + (text.size() - from) / 64);
-    const void *found = memmem(text.data() + from, text.size() - from, what.data(), what.size());
-    return found ? static_cast<size_t>(static_cast<const char *>(found) - text.data())
-                 : std::string::npos;
+    const char *const start = text.data() + from;
+    const char *const end = text.data() + text.size();
+    const auto found = static_cast<const char *>(
+        memmem(start, static_cast<size_t>(end - start), what.data(), what.size()));
+    step(1 + static_cast<size_t>((found ? found : end) - start) / 64);
+    return found ? static_cast<size_t>(found - text.data()) : std::string::npos;
 }
 
 int64_t integer(char op, int64_t a, int64_t b) {

@@ -71,6 +71,19 @@ void failed(const std::string &construct);
 
 using value = std::shared_ptr<jinja::value_t>;
 
+// Every value of a thread is in one list, so that sweep finds those that hold each other.
+struct tracked {
+    tracked() noexcept;
+    tracked(const tracked &) noexcept;
+    tracked &operator=(const tracked &) noexcept { return *this; }
+    ~tracked();
+
+    tracked *before, *after;
+};
+
+// Frees every value of this thread that is left: references in circles. At the end of a rendering.
+void sweep();
+
 // Empties a dying value without recursing once per level of what it holds.
 void bury(std::vector<value> &items, std::vector<std::pair<value, value>> &members) noexcept;
 

@@ -118,6 +118,7 @@ class parser {
     (DIR + "runtime.cpp",
      "            res->val_str.append(str);\n        }\n        return res;\n", 1,
      "            alea_jinja::step();\n            res->val_str.append(str);\n        }\n        return res;\n"),
+    (DIR + "value.h", "struct value_t {\n", 1, "struct value_t : alea_jinja::tracked {\n"),
     (DIR + "value.h", "    virtual ~value_t() = default;\n", 1,
      "    virtual ~value_t() { alea_jinja::bury(val_arr, val_obj); }\n"),
     (DIR + "value.h",
@@ -261,6 +262,39 @@ value string_character(const string & text, int64_t index);
 struct if_statement : public statement {
 """),
 
+    # Joining with ~ takes anything; a sorted dictionary is a list of pairs.
+    (DIR + "runtime.cpp",
+     "    auto workaround_concat_null_with_str = [&](value & res) -> bool {\n", 1,
+     """    if (op.value == "~") {
+        auto joined = mk_val<value_string>();
+        for (const value & side : {left_val, right_val}) {
+            if (!side->is_none() && !side->is_undefined()) joined->val_str.append(side->as_string());
+        }
+        return joined;
+    }
+
+    auto workaround_concat_null_with_str = [&](value & res) -> bool {
+"""),
+    (DIR + "value.cpp",
+     "            auto result = mk_val<value_object>(val_input); // copy\n", 1,
+     """            auto members = val_input->as_ordered_object(); // copy
+            auto result = mk_val<value_array>();
+"""),
+    (DIR + "value.cpp",
+     """            std::sort(result->val_obj.begin(), result->val_obj.end(), [&](const auto & a, const auto & b) {
+""", 1,
+     "            std::stable_sort(members.begin(), members.end(), [&](const auto & a, const auto & b) {\n"),
+    (DIR + "value.cpp",
+     """                    return value_compare(a.first, b.first, reverse ? value_compare_op::gt : value_compare_op::lt);
+                }
+            });
+""", 1,
+     """                    return value_compare(a.first, b.first, reverse ? value_compare_op::gt : value_compare_op::lt);
+                }
+            });
+            for (const auto & member : members) result->push_back(mk_val<value_tuple>(member));
+"""),
+
     # Numbers as Python's; nothing undefined.
     (DIR + "runtime.cpp",
      "        if (op.value == \"+\" || op.value == \"-\" || op.value == \"*\") {\n", 1,
@@ -288,7 +322,7 @@ struct if_statement : public statement {
      ("        std::string out = std::to_string(val_flt);\n", "        return out;\n"), 1,
      "        return alea_jinja::float_text(val_flt);\n"),
     # An order that is none (numbers among strings) may not leave the array.
-    (DIR + "value.cpp", "            std::sort(", 2, "            std::stable_sort("),
+    (DIR + "value.cpp", "            std::sort(", 1, "            std::stable_sort("),
 
     # Values come from src/json's reader.
     (DIR + "value.cpp",
