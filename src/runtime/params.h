@@ -43,13 +43,15 @@ typedef struct alea_request_params {
     const alea_token_list *bad_words;
     int32_t n_bad_words;
 
-    int32_t min_tokens;
+    int32_t min_tokens; /* no end token, stop token or stop string ends a shorter answer */
     int32_t max_tokens; /* 0: no output; scoring or prefill alone */
     bool ignore_end;    /* end tokens are tokens like others */
     alea_token_list stop_tokens;
     const alea_bytes *stops; /* stop strings; none is empty */
     int32_t n_stops;
     bool include_stop;
+    bool keep_stopped; /* tokens behind a stop string's cut stay, without text */
+    bool show_control; /* control tokens are text by their names, for stop strings too */
 
     int32_t thinking_budget;        /* tokens before the close is forced; -1: none */
     alea_token_list thinking_close; /* ids that are forced then, without entries */

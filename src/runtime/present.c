@@ -8,10 +8,12 @@
 
 #include "runtime/engine_parts.h"
 
-static alea_bytes bytes_of(const alea_engine *engine, int32_t token) {
+/* What a token adds to the request's text. */
+static alea_bytes bytes_of(const alea_engine *engine, const alea_run *run, int32_t token) {
     alea_token_info info;
     if (alea_core_token(engine->core, token, &info) < 0) return (alea_bytes){NULL, 0};
-    return info.bytes;
+    const bool by_name = run->request->params.show_control && (info.flags & ALEA_TOKEN_CONTROL);
+    return by_name ? info.name : info.bytes;
 }
 
 /* Unread entries that end inside the first `safe` bytes of the stream may go. */
@@ -23,36 +25,37 @@ static void release(alea_ring *ring, uint64_t safe) {
 }
 
 /*
- * The text ends at byte `cut` of the stream: entries that add nothing before it go, the one that
- * crosses it shows its first part. An entry without bytes stays if nothing before it went.
+ * The text ends at byte `cut` of the stream: entries that add nothing before it go, or stay without
+ * text where the request keeps them; the one that crosses it shows its first part. An entry without
+ * bytes stays if nothing before it went.
  */
-static void cut_ring(const alea_engine *engine, alea_ring *ring, uint64_t cut) {
+static void cut_ring(const alea_engine *engine, alea_run *run, uint64_t cut) {
+    alea_ring *ring = &run->ring;
+    const bool keep = run->request->params.keep_stopped;
     for (uint64_t i = ring->released; i < ring->tail; i++) {
         alea_ring_entry *entry = &ring->entries[i % (uint64_t)ring->capacity];
-        const uint64_t start = entry->end - bytes_of(engine, entry->token).length;
-        if (start > cut || (start == cut && entry->end > cut)) {
-            ring->tail = i;
-            return;
-        }
-        if (entry->end > cut) {
-            entry->visible_bytes = (int32_t)(cut - start);
-            ring->tail = i + 1;
-            return;
-        }
+        const uint64_t start = entry->end - bytes_of(engine, run, entry->token).length;
+        const bool behind = start >= cut;
+        if (entry->end <= cut) continue;
+        entry->visible_bytes = behind ? 0 : (int32_t)(cut - start);
+        if (keep) continue;
+        ring->tail = behind ? i : i + 1;
+        return;
     }
 }
 
-/* Feed a token's bytes to the stop strings; false: one is complete and the run has ended. */
-static bool pass_stops(alea_engine *engine, alea_run *run, alea_bytes bytes) {
+/* Feed a token's bytes to the stop strings; false: one is complete and the run has ended. What is
+ * complete before `may_stop` counts as text. */
+static bool pass_stops(alea_engine *engine, alea_run *run, alea_bytes bytes, bool may_stop) {
     const alea_request *request = run->request;
     int32_t held = 0;
     for (size_t i = 0; i < bytes.length; i++) {
         const int32_t stop =
             alea__stop_feed(&request->stops, &run->stop_match, bytes.data[i], &held);
         run->stream_bytes++;
-        if (stop < 0) continue;
+        if (stop < 0 || !may_stop) continue;
         const uint64_t length = request->stops.strings[stop].length;
-        cut_ring(engine, &run->ring,
+        cut_ring(engine, run,
                  request->params.include_stop ? run->stream_bytes : run->stream_bytes - length);
         alea__run_end(run, ALEA_FINISH_STOP, stop, NULL);
         return false;
@@ -107,7 +110,8 @@ static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *de
     while (alea__decode_next(decoded, &entry)) {
         const alea_bytes bytes = entry.ends && !run->request->params.include_stop
                                      ? (alea_bytes){NULL, 0}
-                                     : bytes_of(engine, entry.token);
+                                     : bytes_of(engine, run, entry.token);
+        const int32_t index = (int32_t)(entry.position - run->n_prompt);
         if (!alea__ring_has_room(&run->ring, 1)) {
             alea_error error;
             alea_error_set(&error, ALEA_ELIMIT,
@@ -116,8 +120,8 @@ static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *de
             alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
             return;
         }
-        push(run, &entry, extra, (int32_t)(entry.position - run->n_prompt), bytes);
-        if (!pass_stops(engine, run, bytes)) {
+        push(run, &entry, extra, index, bytes);
+        if (!pass_stops(engine, run, bytes, index >= run->request->params.min_tokens)) {
             alea__decode_stop(decoded);
             return;
         }
