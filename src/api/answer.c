@@ -245,6 +245,7 @@ static alea_status finish_stream(alea_api_answer *answer) {
 alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const alea_event *event,
                                   const alea_request_usage *usage) {
     if (answer->done) return ALEA_DONE;
+    if (event->kind == ALEA_EVENT_PROMPT) return ALEA_OK; /* no job asks for prompt scores */
     const int32_t index = prompt * answer->job->params.choices + event->choice;
     alea_api_choice *choice = &answer->choices[index];
     const bool opens = choice->n_tokens == 0 && !choice->finished;

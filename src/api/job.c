@@ -139,6 +139,8 @@ static alea_status read_reports(alea_api_maker *maker) {
     params->top = shown->logprobs ? shown->top : -1;
     params->want_sampled = shown->logprobs && shown->mode != ALEA_MODE_RAW;
     params->want_entropy = shown->logprobs && shown->mode == ALEA_MODE_ALL;
+    params->show_control = shown->show_special;
+    params->keep_stopped = shown->vllm_compat;
     return ALEA_OK;
 }
 
