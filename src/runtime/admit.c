@@ -121,7 +121,7 @@ static void close_run(alea_engine *engine, alea_run *run) {
     alea__request_unref(request);
 }
 
-static bool is_pending(const alea_engine *engine, const alea_run *run) {
+bool alea__run_is_pending(const alea_engine *engine, const alea_run *run) {
     if (engine->pending < 0) return false;
     const alea_plan *plan = &engine->plans[engine->pending];
     for (int32_t i = 0; i < plan->n_items; i++) {
@@ -139,7 +139,7 @@ static void sweep_slots(alea_engine *engine) {
         if (run->state == ALEA_RUN_ACTIVE && is_due(run, engine->now_ns, &finish)) {
             alea__run_end(run, finish, -1, NULL);
         }
-        if (run->state != ALEA_RUN_OVER || is_pending(engine, run)) continue;
+        if (run->state != ALEA_RUN_OVER || alea__run_is_pending(engine, run)) continue;
         engine->slots[s].run = NULL;
         close_run(engine, run);
     }

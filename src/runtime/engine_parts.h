@@ -251,6 +251,7 @@ void alea__run_tell(alea_run *run); /* wake the reader after a change under its 
 void alea__admit(alea_engine *engine);
 void alea__run_end(alea_run *run, alea_finish finish, int32_t stop, const alea_error *error);
 void alea__slot_forget(alea_engine *engine, int32_t slot);
+bool alea__run_is_pending(const alea_engine *engine, const alea_run *run); /* in a frame */
 
 /* prompt.c */
 bool alea__run_scores_prompt(const alea_run *run); /* its reader gets the prompt's scores */

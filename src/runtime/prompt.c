@@ -20,10 +20,15 @@ bool alea__run_is_scoring(const alea_run *run) {
     return alea__run_scores_prompt(run) && run->n_scored < run->n_prompt;
 }
 
-int32_t alea__score_room(const alea_run *run) {
+/* Of the ring, counting what is on its way as there. */
+static int32_t room_of(const alea_run *run) {
     const alea_score_ring *ring = &run->request->scores;
-    if (ring->tail < run->n_stored) return 0; /* in order: first what is stored */
     return ring->capacity - (run->n_scored - atomic_load(&ring->head));
+}
+
+int32_t alea__score_room(const alea_run *run) {
+    if (run->request->scores.tail < run->n_stored) return 0; /* in order: first what is stored */
+    return room_of(run);
 }
 
 static int32_t *stored_at(const alea_slot *slot, int32_t position) {
@@ -45,16 +50,24 @@ int32_t alea__stored_scores(const alea_slot *slot, const alea_run *run) {
     return n > 1 ? n : 0;
 }
 
-/* Its reader takes what it gets, so that the run comes forward. */
-static bool is_coming_forward(const alea_run *run) {
-    return alea__run_is_scoring(run) && run->state == ALEA_RUN_ACTIVE && alea__score_room(run) > 0;
+/*
+ * Scores of the slot's run are on their way into the slot: in the frame that is presented next, or
+ * in rounds to come, if its reader takes what it gets. After a run lost a slot the new one has no
+ * scores of what was published before, and gets none of what follows.
+ */
+static bool is_coming_forward(const alea_engine *engine, const alea_slot *slot) {
+    const alea_run *run = slot->run;
+    if (!run || !alea__run_scores_prompt(run)) return false;
+    if (slot->n_scores < run->request->scores.tail || run->n_scored < slot->n_scores) return false;
+    if (alea__run_is_pending(engine, run)) return true;
+    return run->state == ALEA_RUN_ACTIVE && alea__run_is_scoring(run) && room_of(run) > 0;
 }
 
 bool alea__scores_are_coming(const alea_engine *engine, const alea_run *run) {
     if (!alea__run_is_scoring(run) || !may_reuse(run)) return false;
     for (int32_t s = 0; s < engine->options.slots; s++) {
         const alea_slot *slot = &engine->slots[s];
-        if (!slot->scores || !slot->run || !is_coming_forward(slot->run)) continue;
+        if (!slot->scores || !is_coming_forward(engine, slot)) continue;
         const alea_run *other = slot->run;
         const int32_t most = other->n_prompt < run->n_prompt ? other->n_prompt : run->n_prompt;
         int32_t common = 0;

@@ -4,6 +4,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <math.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -39,7 +40,31 @@ alea_request *rig_submit(rig *r, const int32_t *prompt, int32_t n_prompt,
     return request;
 }
 
-static void keep(rig_choice *choice, const alea_event *event) {
+static void keep_score(rig_choice *choice, const alea_event *event) {
+    const int32_t i = choice->n_scores++;
+    assert_in_range(i, 0, RIG_TOKENS_MAX - 1);
+    assert_int_equal(event->index, i);
+    assert_int_equal(event->choice, 0);
+    assert_int_equal(choice->n, 0);
+    assert_int_equal(event->has_entry, event->rank > 0);
+    assert_int_equal(event->has_entry, !isnan(event->logprob));
+    rig_score *score = &choice->scores[i];
+    memset(score, 0, sizeof *score);
+    score->token = event->token;
+    score->has_entry = event->has_entry;
+    score->is_greedy = event->is_greedy;
+    score->logprob = event->has_entry ? event->logprob : 0;
+    score->rank = event->rank;
+    score->n_alternatives = event->n_alternatives;
+    for (int32_t a = 0; a < event->n_alternatives; a++)
+        score->alternatives[a] = event->alternatives[a];
+}
+
+void rig_keep(rig_choice *choice, const alea_event *event) {
+    if (event->kind == ALEA_EVENT_PROMPT) {
+        keep_score(choice, event);
+        return;
+    }
     if (event->kind == ALEA_EVENT_FINISH) {
         choice->finish = event->finish;
         choice->stop = event->stop;
@@ -69,7 +94,7 @@ bool rig_read(alea_request *request, rig_choice *choices) {
     alea_event event;
     alea_status status;
     while ((status = alea__request_next(request, 0, &event)) == ALEA_OK) {
-        keep(&choices[event.choice], &event);
+        rig_keep(&choices[event.choice], &event);
     }
     return status == ALEA_DONE;
 }
@@ -99,6 +124,8 @@ void rig_assert_equal(const rig_choice *a, const rig_choice *b) {
     assert_memory_equal(a->ranks, b->ranks, n * sizeof a->ranks[0]);
     assert_memory_equal(a->n_alternatives, b->n_alternatives, n * sizeof a->n_alternatives[0]);
     assert_memory_equal(a->alternatives, b->alternatives, n * sizeof a->alternatives[0]);
+    assert_int_equal(a->n_scores, b->n_scores);
+    assert_memory_equal(a->scores, b->scores, (size_t)a->n_scores * sizeof a->scores[0]);
     assert_int_equal(a->finish, b->finish);
     assert_int_equal(a->stop, b->stop);
     assert_int_equal(a->output_tokens, b->output_tokens);

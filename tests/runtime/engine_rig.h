@@ -6,6 +6,16 @@
 
 #define RIG_TOKENS_MAX 512
 
+/* One scored prompt position as its reader saw it. */
+typedef struct rig_score {
+    int32_t token;
+    bool has_entry, is_greedy;
+    float logprob;
+    int32_t rank;
+    int32_t n_alternatives;
+    alea_alternative alternatives[20];
+} rig_score;
+
 /* Everything that a reader saw of one choice. */
 typedef struct rig_choice {
     int32_t n;
@@ -20,6 +30,8 @@ typedef struct rig_choice {
     int32_t ranks[RIG_TOKENS_MAX];
     int32_t n_alternatives[RIG_TOKENS_MAX];
     alea_alternative alternatives[RIG_TOKENS_MAX][20];
+    int32_t n_scores;
+    rig_score scores[RIG_TOKENS_MAX];
     alea_finish finish;
     int32_t stop;
     int32_t output_tokens;
@@ -43,6 +55,9 @@ bool rig_read(alea_request *request, rig_choice *choices);
 
 /* Step until the request has finished, then release it. */
 void rig_finish(rig *r, alea_request *request, rig_choice *choices);
+
+/* Take one event, in order, into what is kept of its choice. */
+void rig_keep(rig_choice *choice, const alea_event *event);
 
 /* Submit alone and finish. */
 void rig_run(rig *r, const int32_t *prompt, int32_t n_prompt, const alea_request_params *params,
