@@ -14,7 +14,8 @@
 
 enum { REGISTERED_MAX = 8, NAME_MAX_BYTES = 31, REASON_BYTES = 96 };
 
-static const alea_op_target *const builtin[] = {&alea__target_cpu, &alea__target_cpu_ref};
+static const alea_op_target *const builtin[] = {&alea__target_cpu, &alea__target_cpu_ref,
+                                                &alea__target_cuda};
 enum { N_BUILTIN = sizeof builtin / sizeof builtin[0] };
 enum { CANDIDATES_MAX = REGISTERED_MAX + N_BUILTIN };
 
@@ -120,11 +121,14 @@ static ALEA_PRINTF(3, 4) void append(char *message, size_t capacity, const char 
     va_end(arguments);
 }
 
-static alea_status nobody_serves(const alea_op *op, alea_error *error) {
+/* `device` is that of a call, whose reader need not hear from what was never made and is of another
+ * device; -1: nothing was made. */
+static alea_status nobody_serves(const alea_op *op, int32_t device, alea_error *error) {
     char list[256] = "";
     for (int32_t i = 0; i < op->n_candidates; i++) {
-        append(list, sizeof list, "%s%s: %s", i ? "; " : "", op->candidates[i].target->name,
-               op->candidates[i].reason);
+        const candidate *c = &op->candidates[i];
+        if (!c->state && device >= 0 && c->target->device_type != device) continue;
+        append(list, sizeof list, "%s%s: %s", list[0] ? "; " : "", c->target->name, c->reason);
     }
     return alea_error_set(error, ALEA_EUNSUPPORTED, "no target serves this %s: %s",
                           alea_op_name(op->kind), list);
@@ -192,7 +196,7 @@ alea_status alea__op_create(alea_op_kind kind, const alea_op_config *config, ale
     }
     made->config.target = NULL; /* the caller's string may end now */
     if (status >= 0 && made->n_candidates == 0) status = unknown_target(config->target, error);
-    if (status >= 0 && !any) status = nobody_serves(made, error);
+    if (status >= 0 && !any) status = nobody_serves(made, -1, error);
     if (status < 0) {
         alea__op_destroy(made);
         return status;
@@ -238,5 +242,5 @@ alea_status alea__op_run(alea_op *op, const DLTensor *const *tensors, void *stre
         }
         keep_reason(c, &reason);
     }
-    return nobody_serves(op, error);
+    return nobody_serves(op, device, error);
 }

@@ -7,9 +7,10 @@
 
 #include "alea/ops.h"
 
-/* The built-in targets; see cpu.c. */
+/* The built-in targets; see cpu.c and cuda.c. */
 extern const alea_op_target alea__target_cpu;
 extern const alea_op_target alea__target_cpu_ref;
+extern const alea_op_target alea__target_cuda;
 
 /* Behind every public operator type. */
 typedef struct alea_op alea_op;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "base/half.h"
+#include "cuda/cuda_copy.h"
 #include "ops/rig.h"
 #include "support/fill.h"
 
@@ -72,7 +73,7 @@ float rig_value(const void *data, int64_t i, rig_dtype dtype) {
 alea_op_config rig_config(rig_how how, int32_t vocab, int32_t topk) {
     return (alea_op_config){.struct_bytes = sizeof(alea_op_config),
                             .flags = how.flags,
-                            .target = how.target,
+                            .target = how.target ? how.target : cuda_copy_wanted(),
                             .threads = how.threads ? how.threads : 1,
                             .max_vocab = vocab > 0 ? vocab : 1,
                             .topk = topk};

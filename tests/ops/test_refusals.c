@@ -553,7 +553,8 @@ static void test_bad_configs_are_named(void **state) {
         call_make(&the_call, kind);
         the_call.config.target = "gpu-of-the-neighbour";
         expect(&the_call, ALEA_EUNSUPPORTED,
-               "no target is named \"gpu-of-the-neighbour\"; there are builtin, cpu, cpu-ref");
+               "no target is named \"gpu-of-the-neighbour\"; there are builtin, cpu, cpu-ref, "
+               "cuda");
         if (kind >= ALEA_OP_TOPK_MASK && kind <= ALEA_OP_TOPK_TOPP_MASK) continue;
         call_make(&the_call, kind);
         the_call.config.flags = ALEA_OP_IN_PLACE;

@@ -88,7 +88,8 @@ static void test_names_of_the_built_in_targets(void **state) {
     (void)state;
     assert_string_equal(alea_target_name(0), "cpu");
     assert_string_equal(alea_target_name(1), "cpu-ref");
-    assert_null(alea_target_name(2));
+    assert_string_equal(alea_target_name(2), "cuda");
+    assert_null(alea_target_name(3));
     assert_null(alea_target_name(-1));
     assert_string_equal(alea_op_name(ALEA_OP_CHAIN_SAMPLE), "chain_sample");
     assert_string_equal(alea_op_name(ALEA_OP_KINDS), "unknown");
@@ -118,7 +119,7 @@ static void test_bad_targets_are_refused(void **state) {
     t.run = NULL;
     assert_int_equal(alea_target_register(&t, &error), ALEA_EINVAL);
     assert_non_null(strstr(error.message, "target.run is NULL"));
-    assert_null(alea_target_name(2));
+    assert_null(alea_target_name(3));
 }
 
 static void test_a_registered_target_serves_its_device_and_its_name(void **state) {
@@ -198,8 +199,8 @@ static void test_the_registry_has_an_end(void **state) {
         assert_int_equal(status, registered < 8 ? ALEA_OK : ALEA_ELIMIT);
         registered += status == ALEA_OK;
     }
-    assert_non_null(alea_target_name(9));
-    assert_null(alea_target_name(10));
+    assert_non_null(alea_target_name(10));
+    assert_null(alea_target_name(11));
 }
 
 int main(void) {

@@ -1,0 +1,389 @@
+/* alea_logprobs and the completion reduction: one launch, one pass, one finisher per row. */
+#include "kernel/cuda/cut.cuh"
+#include "kernel/cuda/launch.cuh"
+#include "kernel/cuda/stream.cuh"
+
+/* One row's report: where it comes from and where its parts go; NULL parts are not wanted. */
+struct report_job {
+    const void *x;
+    int32_t vocab;
+    int32_t token;        /* -1: none */
+    const int32_t *given; /* ids in the caller's order; NULL: the best are the alternatives */
+    int32_t n;            /* alternatives or given ids */
+    int32_t step;         /* words from one alternative to the next */
+    int32_t *ids;
+    float *id_logprobs;
+    double *lse;
+    float *logprob, *entropy;
+    int32_t *rank, *verdict, *token_out;
+    bool keep_on_failure; /* alternatives stay as they are where the row is no distribution */
+};
+
+/* ---- where rows come from ---------------------------------------------------------------- */
+
+template <class V> __device__ __forceinline__ V *at_row(const alea_cuda_view &view, int64_t row) {
+    return view.data ? (V *)(view.data + row * view.step[0]) : nullptr;
+}
+
+struct tensor_rows {
+    enum { LSE, LOGPROBS, RANKS, IDS, ID_LOGPROBS, ENTROPY, VERDICTS, LOGITS, TOKENS, GIVEN };
+    alea_cuda_call call;
+    int64_t first;
+
+    __device__ __forceinline__ bool open(int64_t index, report_job &job) const {
+        const alea_cuda_view *v = call.views;
+        const int64_t row = first + index;
+        job.x = at_row<const char>(v[LOGITS], row);
+        job.vocab = call.vocab;
+        job.token = v[TOKENS].data ? __ldg(at_row<const int32_t>(v[TOKENS], row)) : -1;
+        job.given = at_row<const int32_t>(v[GIVEN], row);
+        job.ids = at_row<int32_t>(v[IDS], row);
+        job.id_logprobs = at_row<float>(v[ID_LOGPROBS], row);
+        job.n = (int32_t)(job.ids ? v[IDS].size[1] : job.id_logprobs ? v[ID_LOGPROBS].size[1] : 0);
+        job.step = 1;
+        job.lse = at_row<double>(v[LSE], row);
+        job.logprob = at_row<float>(v[LOGPROBS], row);
+        job.entropy = at_row<float>(v[ENTROPY], row);
+        job.rank = at_row<int32_t>(v[RANKS], row);
+        job.verdict = at_row<int32_t>(v[VERDICTS], row);
+        job.token_out = nullptr;
+        job.keep_on_failure = false;
+        return true;
+    }
+};
+
+/* A lane and a column of the reduction; most are not asked for, and their blocks leave at once. */
+struct completion_rows {
+    alea_cuda_reduction r;
+
+    enum { AT_EPOCH = 1, AT_COUNT = 4, AT_ROLE = 10, AT_FORCED = 12, GIVEN_MAX = 128 };
+    enum { REDUCED, GATED, INACTIVE, STALE, DUPLICATE }; /* alea_reduce_verdict */
+
+    __device__ int judge(int lane, const int64_t **record) const {
+        const int32_t slot = r.lane_slots[lane];
+        if (slot < 0 || slot >= r.capacity) return INACTIVE;
+        if (!r.requested[slot]) return GATED;
+        *record = r.records + (int64_t)slot * (r.header_words + r.tokens);
+        if ((*record)[AT_ROLE] == 0) return INACTIVE;
+        if ((*record)[AT_EPOCH] != r.lane_epochs[lane]) return STALE;
+        if ((*record)[AT_COUNT] == 0) return INACTIVE;
+        for (int i = 0; i < lane; i++) {
+            if (r.lane_slots[i] == slot && r.lane_epochs[i] == r.lane_epochs[lane]) {
+                return DUPLICATE;
+            }
+        }
+        return REDUCED;
+    }
+
+    __device__ bool open(int64_t index, report_job &job) const {
+        const int lane = (int)(index / r.tokens), column = (int)(index % r.tokens);
+        const int64_t *record;
+        const int verdict = judge(lane, &record);
+        if (r.verdicts && column == 0 && threadIdx.x == 0) r.verdicts[lane] = verdict;
+        if (verdict != REDUCED || column >= r.lane_rows[2 * lane + 1]) return false;
+        if (column >= record[AT_COUNT] || column >= r.tokens) return false;
+        if ((uint64_t)record[AT_FORCED] >> column & 1) return false;
+        const int64_t at = (int64_t)r.lane_rows[2 * lane] + column;
+        if (at < 0 || at >= r.rows) return false;
+
+        const int32_t slot = r.lane_slots[lane];
+        const int32_t n_ids = r.token_id_counts ? r.token_id_counts[slot] : 0;
+        int32_t *payload = r.logprobs + ((int64_t)slot * r.tokens + column) * r.words;
+        job.x = (const char *)r.logits + at * r.row_bytes;
+        job.vocab = r.vocab;
+        job.token = (int32_t)record[r.header_words + column];
+        job.given = n_ids > 0 ? r.token_ids + (int64_t)slot * GIVEN_MAX : nullptr;
+        job.n = n_ids > 0 ? min(n_ids, (int32_t)GIVEN_MAX) : r.alternatives;
+        job.step = 2;
+        job.token_out = payload;
+        job.logprob = (float *)(payload + 1);
+        job.ids = payload + 2;
+        job.id_logprobs = (float *)(payload + 3);
+        job.lse = nullptr;
+        job.entropy = nullptr;
+        job.rank = job.verdict = nullptr;
+        job.keep_on_failure = true;
+        return true;
+    }
+};
+
+/* ---- the finish -------------------------------------------------------------------------- */
+
+__device__ __forceinline__ void put_alternative(const report_job &job, int i, int32_t id,
+                                                float logprob) {
+    if (job.ids) job.ids[i * job.step] = id;
+    if (job.id_logprobs) job.id_logprobs[i * job.step] = logprob;
+}
+
+__device__ inline void put_failure(const report_job &job) {
+    for (int i = threadIdx.x; i < job.n && !job.keep_on_failure; i += blockDim.x)
+        put_alternative(job, i, -1, NAN);
+    if (threadIdx.x != 0) return;
+    if (job.lse) *job.lse = NAN;
+    if (job.logprob) *job.logprob = NAN;
+    if (job.rank) *job.rank = 0;
+    if (job.entropy) *job.entropy = NAN;
+    if (job.verdict) *job.verdict = -6; /* ALEA_EROW */
+    if (job.token_out) *job.token_out = job.token;
+}
+
+/* Two reports of at most this distance below their maximum are told apart by `apart`. */
+constexpr float near_max = 64.0f;
+/* Logits that differ by this report differently where |logprob| <= near_max + 16: the distance of
+ * float32 values there is 2^-17, and this is five of them. */
+constexpr float apart = 80.0f * 0x1p-21f;
+
+/* The smallest float32 whose report is above `logprob`; false: not even the maximum's is. */
+__device__ inline bool cut_above(const mass_rule &rule, double lse, float logprob, float *cut) {
+    if (!(report_of(rule, rule.max, lse) > logprob)) return false;
+    int32_t low = walk_key(-INFINITY), high = walk_key(rule.max);
+    while ((int64_t)high - low > 1) {
+        const int32_t middle = low + (int32_t)(((int64_t)high - low) / 2);
+        if (report_of(rule, walk_value(middle), lse) > logprob) {
+            high = middle;
+        } else {
+            low = middle;
+        }
+    }
+    *cut = walk_value(high);
+    return true;
+}
+
+template <class T>
+__device__ int32_t rank_of(const row_of<T> &row, const mass_rule &rule, double lse, float x,
+                           float logprob, finish_scratch &scratch) {
+    const row_state *state = row.memory.state;
+    const int n_ties = __ldcg(&state->n_ties);
+    if (!rule.shifted && rule.max - x <= near_max && n_ties <= tie_slots) {
+        int32_t rank = 1 + __ldcg(&state->above);
+        for (int i = 0; i < n_ties; i++)
+            rank -= !(report_of(rule, __ldcg(&state->ties[i]), lse) > logprob);
+        return rank;
+    }
+    float cut;
+    if (!cut_above(rule, lse, logprob, &cut)) return 1;
+    return 1 + block_count_ge(row, cut, scratch.block);
+}
+
+/* Wide enough that whatever reports the same as the bound is gathered too. */
+struct report_margin {
+    const mass_rule &rule;
+    double lse;
+    __device__ __forceinline__ float operator()(float bound) const {
+        const float logprob = report_of(rule, bound, lse);
+        return logprob == -INFINITY ? bound : bound - (fabsf(logprob) * 0x1p-21f + 1e-6f);
+    }
+};
+
+/* The best k by logprob downward, then id upward, one after the other: k passes over the row. For
+ * rows in which very many entries report the same. */
+template <class T>
+__device__ void rank_slowly(const row_of<T> &row, const mass_rule &rule, double lse,
+                            const report_job &job, finish_scratch &scratch) {
+    u64 last = ~(u64)0;
+    for (int k = 0; k < job.n; k++) {
+        u64 best = 0;
+        for (int i = threadIdx.x; i < row.n; i += blockDim.x) {
+            const float logprob = report_of(rule, row.value(i), lse);
+            const u64 key = (u64)order_key(logprob) << 32 | (uint32_t)~i;
+            if (key < last && key > best) best = key;
+        }
+        best = block_max(best, scratch.block);
+        if (threadIdx.x == 0) {
+            const bool there = k < row.n;
+            put_alternative(job, k, there ? (int32_t)~(uint32_t)best : -1,
+                            there ? key_value((uint32_t)(best >> 32)) : NAN);
+        }
+        last = best;
+    }
+}
+
+template <class T>
+__device__ void put_best(const row_of<T> &row, const mass_rule &rule, double lse,
+                         const report_job &job, finish_scratch &scratch) {
+    const int k = min(job.n, row.n);
+    const report_margin margin = {rule, lse};
+    float bound = -INFINITY;
+    const int n = rule.shifted ? -1 : gather(row, k, &bound, margin, scratch);
+    if (n < 0) {
+        rank_slowly(row, rule, lse, job, scratch);
+        return;
+    }
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const float logprob = report_of(rule, scratch.x[i], lse);
+        scratch.keys[i] = (u64)order_key(logprob) << 32 | (uint32_t)~scratch.id[i];
+    }
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const u64 mine = scratch.keys[i];
+        int place = 0;
+#pragma unroll 4
+        for (int j = 0; j < n; j++)
+            place += scratch.keys[j] > mine;
+        if (place < k) {
+            put_alternative(job, place, (int32_t)~(uint32_t)mine,
+                            key_value((uint32_t)(mine >> 32)));
+        }
+    }
+    for (int i = k + threadIdx.x; i < job.n; i += blockDim.x)
+        put_alternative(job, i, -1, NAN);
+}
+
+/* Moments and masses of a row that counts from its maximum, into its segments. */
+template <class T>
+__device__ int64_t warp_moment(const row_of<T> &row, const mass_rule &rule, int s,
+                               int32_t exponent) {
+    const float magic = ALEA_EXP2_MAGIC - (float)exponent;
+    const float floor = alea__weight_floor(rule.scale, exponent);
+    int64_t sum = 0;
+    for (int i = threadIdx.x & 31; i < ALEA_SEGMENT; i += warp_lanes) {
+        const int id = s * ALEA_SEGMENT + i;
+        if (id >= row.n) break;
+        sum += segment_values<T>::entropy_part(row.value(id) - rule.max, rule.scale, magic, floor);
+    }
+    return (int64_t)warp_sum_any((u64)sum);
+}
+
+template <class T>
+__device__ float entropy_of(const row_of<T> &row, const mass_rule &rule, u64 mass,
+                            finish_scratch &scratch) {
+    if (rule.shifted) { /* the stream weighed what does not count from the maximum */
+        for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
+            const float most = row.segment_max(s);
+            int32_t exponent;
+            if (!segment_exponent(rule, most, &exponent)) continue;
+            const int64_t moment = warp_moment(row, rule, s, exponent);
+            const u64 sum = warp_segment_sum(row, rule, s, exponent, -INFINITY);
+            if ((threadIdx.x & 31) == 0) {
+                __stcg(row.memory.extra + s, (u64)moment);
+                __stcg(row.memory.segments + s,
+                       make_uint4(__float_as_uint(most), 0, (uint32_t)sum, (uint32_t)(sum >> 32)));
+            }
+        }
+        __syncthreads();
+    }
+    int64_t high = 0; /* the moments' sum is high * 2^32 + low, as 64 bits cannot hold it */
+    u64 low = 0, depths = 0;
+    for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
+        int32_t exponent;
+        if (!segment_exponent(rule, row.segment_max(s), &exponent)) continue;
+        const int depth = rule.exponent - exponent;
+        const int64_t moment = (int64_t)__ldcg(row.memory.extra + s) >> depth;
+        high += moment >> 32;
+        low += (uint32_t)moment;
+        depths += align_mass(row.segment_mass(s), depth) * (u64)depth;
+    }
+    high = (int64_t)block_sum((u64)high, scratch.block);
+    low = block_sum(low, scratch.block);
+    depths = block_sum(depths, scratch.block);
+    const __int128 moments = ((__int128)high << 32) + (__int128)low;
+    const double shares = (double)moments * (0x1p-24 * (1 << ALEA_MASS_SHIFT)) - (double)depths;
+    const double log_mass = alea__ln((double)mass * 0x1p-40);
+    const float entropy = (float)(log_mass - ALEA_LN2 * shares / (double)mass);
+    return entropy > 0.0f ? entropy : 0.0f;
+}
+
+template <class T>
+__device__ void finish_report(const row_of<T> &row, const report_job &job, float x,
+                              finish_scratch &scratch) {
+    const float max = block_row_max(row, scratch.block);
+    if (!is_sound(max)) {
+        put_failure(job);
+        return;
+    }
+    const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
+    const u64 mass = rule.shifted
+                         ? block_mass_ge(row, rule, -INFINITY, (u64 *)nullptr, scratch.block)
+                         : block_stored_mass(row, rule, false, scratch.block);
+    const double lse = lse_of(rule, mass);
+    if (job.given) {
+        for (int i = threadIdx.x; i < job.n; i += blockDim.x) {
+            const int32_t id = job.given[i];
+            const bool there = id >= 0 && id < row.n;
+            put_alternative(job, i, there ? id : -1,
+                            there ? report_of(rule, row.value(id), lse) : NAN);
+        }
+    } else if (job.n > 0) {
+        put_best(row, rule, lse, job, scratch);
+    }
+    const float logprob = job.token < 0 ? NAN : report_of(rule, x, lse);
+    const int32_t rank =
+        job.token < 0 || !job.rank ? 0 : rank_of(row, rule, lse, x, logprob, scratch);
+    const float entropy = job.entropy ? entropy_of(row, rule, mass, scratch) : 0.0f;
+    if (threadIdx.x != 0) return;
+    const double from = rule.shifted ? 0.0 : (double)max;
+    if (job.lse) *job.lse = (double)max - fma(from, rule.slope, -lse);
+    if (job.logprob) *job.logprob = logprob;
+    if (job.rank) *job.rank = rank;
+    if (job.entropy) *job.entropy = entropy;
+    if (job.verdict) *job.verdict = 0;
+    if (job.token_out) *job.token_out = job.token;
+}
+
+template <class T, int per_warp, class Rows>
+__global__ void __launch_bounds__(stream_threads, blocks_per_sm)
+    report_kernel(Rows rows, workspace_memory workspace, int parts) {
+    __shared__ finish_scratch scratch;
+    const int64_t index = blockIdx.x / parts;
+    const int part = (int)(blockIdx.x % parts);
+    report_job job;
+    if (!rows.open(index, job)) return;
+    if (job.token >= job.vocab) job.token = -1;
+    const row_memory memory = memory_of(workspace, index);
+    const row_of<T> row = open_row<T>(job.x, job.vocab, memory);
+    const float x = job.token >= 0 ? row.value(job.token) : NAN;
+    stream_plan plan = {};
+    plan.scale = ALEA_LOG2E_F;
+    plan.moment = job.entropy != nullptr;
+    plan.lanes = job.n > 0 && !job.given;
+    plan.count = job.rank != nullptr && job.token >= 0;
+    plan.above = x;
+    plan.surely = x + apart;
+    stream_part<T, per_warp>(row, plan, part);
+    if (!is_last_block(memory.state, parts)) return;
+    finish_report(row, job, x, scratch);
+    clear_counters(memory.state);
+}
+
+template <class T, class Rows>
+static int launch_report(const Rows &rows, int64_t n_rows, int32_t vocab,
+                         const workspace_memory &workspace, cudaStream_t stream) {
+    const stream_shape shape = stream_shape_of<T>(n_rows, vocab);
+    const unsigned blocks = (unsigned)(n_rows * shape.parts);
+    if (shape.per_warp == 2) {
+        report_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1><<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
+    } else {
+        report_kernel<T, 1><<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
+    }
+    return (int)cudaGetLastError();
+}
+
+template <class T>
+static int run_reports(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
+                       cudaStream_t stream) {
+    tensor_rows rows = {call, 0};
+    for (; rows.first < call.rows; rows.first += workspace.rows) {
+        const int64_t n = std::min(call.rows - rows.first, workspace.rows);
+        const int error = launch_report<T>(rows, n, call.vocab, workspace.memory, stream);
+        if (error) return error;
+    }
+    return 0;
+}
+
+int cuda_run_logprobs(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
+                      cudaStream_t stream) {
+    return by_dtype(call.dtype, [&](auto dtype) {
+        return run_reports<decltype(dtype)>(call, workspace, stream);
+    });
+}
+
+int cuda_reduce(const alea_cuda_reduction &r, const alea_cuda_workspace &workspace,
+                cudaStream_t stream) {
+    const int64_t n = (int64_t)r.lanes * r.tokens;
+    if (n == 0) return 0;
+    if (n > workspace.rows) return (int)cudaErrorInvalidValue;
+    return by_dtype(r.dtype, [&](auto dtype) {
+        return launch_report<decltype(dtype)>(completion_rows{r}, n, r.vocab, workspace.memory,
+                                              stream);
+    });
+}
