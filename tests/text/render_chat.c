@@ -7,9 +7,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "text/chat_template.h"
 #include "json/json_read.h"
 #include "json/json_write.h"
-#include "text/chat_template.h"
 
 static alea_bytes member(const alea_json_value *line, const char *name) {
     const alea_json_value *value = alea__json_given(line, name);
@@ -39,8 +39,8 @@ static void put_text(alea_json_writer *out, const alea_chat_text *text) {
 
 static alea_status render(const alea_json_value *line, alea_json_writer *out, alea_error *error) {
     alea_chat_template *chat = NULL;
-    alea_status status = alea__chat_template_create(
-        member(line, "template"), member(line, "bos"), member(line, "eos"), &chat, error);
+    alea_status status = alea__chat_template_create(member(line, "template"), member(line, "bos"),
+                                                    member(line, "eos"), &chat, error);
     if (status < 0) return status;
     const alea_chat_limits limits = {
         .steps_max = (uint64_t)number(line, "steps_max"),

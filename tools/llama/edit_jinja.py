@@ -68,6 +68,14 @@ value identifier::execute_impl(context & ctx) const {
         alea_jinja::check_stack();
         if (t.t != type) {
 """),
+    (DIR + "parser.cpp",
+     """            static const token end_token{token::eof, "", 0};
+            return end_token;
+""", 1,
+     """            thread_local token end_token;
+            end_token = {token::eof, "", source.size()};
+            return end_token;
+"""),
     (DIR + "runtime.h", "    size_t pos; // position in source, for debugging\n", 1,
      "    size_t pos = 0; // position in source, for debugging\n    size_t height = 1;\n"),
     (DIR + "parser.cpp",
