@@ -6,7 +6,7 @@ that the largest token of a row weighs exactly 2^29. Remez exchange at 60 digits
 coefficients are rounded to float32, and moved by single units while that lowers the error.
 Needs mpmath. tests/kernel/prove_exp2.c proves the result.
 
-    tools/derive-exp2.py [degree]        6 where none is given
+    tools/derive-exp2.py [degree]        5 where none is given
 """
 import itertools
 import math
@@ -114,7 +114,7 @@ def polish(coefficients):
 
 
 def main():
-    degree = int(sys.argv[1]) if len(sys.argv) > 1 else 6
+    degree = int(sys.argv[1]) if len(sys.argv) > 1 else 5
     free, error = fit(degree)
     print(f"degree {degree}, real coefficients: relative error 2^{float(mp.log(error, 2)):.2f}")
     coefficients = polish([1.0] + [to_float32(c) for c in free])

@@ -7,7 +7,7 @@
  *     t = fma(x, L, ALEA_EXP2_MAGIC - E)      its low bits hold n = rint(x*L) - E
  *     N = t - (ALEA_EXP2_MAGIC - E)
  *     f = fma(x, L, -N)                       in [-1/2, 1/2]
- *     w = C0 + f*(C1 + f*(C2 + f*(C3 + f*(C4 + f*(C5 + f*C6)))))     each step one fma; 2^29 * 2^f
+ *     w = C0 + f*(C1 + f*(C2 + f*(C3 + f*(C4 + f*C5))))     each step one fma; 2^29 * 2^f
  *     W = rint(w * 2^n), an unsigned integer, by adding bits(t) << 23 to bits(w)
  *
  * and W = 0 unless x > alea__weight_floor(L, E), which only spares the exponent from wrapping:
@@ -29,12 +29,11 @@
 
 #define ALEA_EXP2_MAGIC 0x1.8p23f
 #define ALEA_EXP2_C0 0x1.000000p+29f
-#define ALEA_EXP2_C1 0x1.62e430p+28f
-#define ALEA_EXP2_C2 0x1.ebfbdap+26f
-#define ALEA_EXP2_C3 0x1.c6af2ap+24f
-#define ALEA_EXP2_C4 0x1.3b2e3cp+22f
-#define ALEA_EXP2_C5 0x1.5f3edcp+19f
-#define ALEA_EXP2_C6 0x1.41fc22p+16f
+#define ALEA_EXP2_C1 0x1.62e428p+28f
+#define ALEA_EXP2_C2 0x1.ebf9bcp+26f
+#define ALEA_EXP2_C3 0x1.c6b7c2p+24f
+#define ALEA_EXP2_C4 0x1.3ceb70p+22f
+#define ALEA_EXP2_C5 0x1.5bba8cp+19f
 
 /* Whether a segment whose scaled maximum is `top` has an exponent, and so a mass. NaN: none. */
 static inline _Bool alea__has_exponent(float top) {

@@ -10,7 +10,7 @@
 
 #include "kernel/ref/weight_ref.h"
 
-#define BOUND 6.7109e-8L
+#define BOUND 1.5886e-7L
 
 /* 2^f to 2^-60; the series is much faster for the many tiny f, and exact enough there. */
 static long double exp2_true(float f) {

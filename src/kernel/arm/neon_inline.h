@@ -36,8 +36,7 @@ static inline float32x4_t weigh_split(const weigher *w, float32x4_t x, float32x4
 }
 
 static inline uint32x4_t weigh_join(float32x4_t t, float32x4_t f) {
-    float32x4_t p = vdupq_n_f32(ALEA_EXP2_C6);
-    p = vfmaq_f32(vdupq_n_f32(ALEA_EXP2_C5), p, f);
+    float32x4_t p = vdupq_n_f32(ALEA_EXP2_C5);
     p = vfmaq_f32(vdupq_n_f32(ALEA_EXP2_C4), p, f);
     p = vfmaq_f32(vdupq_n_f32(ALEA_EXP2_C3), p, f);
     p = vfmaq_f32(vdupq_n_f32(ALEA_EXP2_C2), p, f);

@@ -9,8 +9,7 @@
 
 /* 2^29 * 2^f for f in [-1/2, 1/2]. */
 static inline float exp2_scaled(float f) {
-    float w = ALEA_EXP2_C6;
-    w = fmaf(w, f, ALEA_EXP2_C5);
+    float w = ALEA_EXP2_C5;
     w = fmaf(w, f, ALEA_EXP2_C4);
     w = fmaf(w, f, ALEA_EXP2_C3);
     w = fmaf(w, f, ALEA_EXP2_C2);

@@ -51,8 +51,7 @@ static inline __m256i weigh_scale(__m256 t, __m256 p) {
 }
 
 static inline __m256i weigh_join(__m256 t, __m256 f) {
-    __m256 p = _mm256_set1_ps(ALEA_EXP2_C6);
-    p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C5));
+    __m256 p = _mm256_set1_ps(ALEA_EXP2_C5);
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C4));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C3));
     p = _mm256_fmadd_ps(p, f, _mm256_set1_ps(ALEA_EXP2_C2));

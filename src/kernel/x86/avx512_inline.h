@@ -57,8 +57,7 @@ static inline __m512i weigh_scale(__m512 t, __m512 p) {
 }
 
 static inline __m512i weigh_join(__m512 t, __m512 f) {
-    __m512 p = _mm512_set1_ps(ALEA_EXP2_C6);
-    p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C5));
+    __m512 p = _mm512_set1_ps(ALEA_EXP2_C5);
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C4));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C3));
     p = _mm512_fmadd_ps(p, f, _mm512_set1_ps(ALEA_EXP2_C2));

@@ -95,9 +95,7 @@ static inline void add_weights(const weigher *w, const float *x, __m256i *sums) 
     for (int j = 0; j < CHAINS; j++)
         f[j] = _mm256_fmsub_ps(f[j], w->scale, _mm256_sub_ps(t[j], w->magic));
     for (int j = 0; j < CHAINS; j++)
-        p[j] = _mm256_fmadd_ps(_mm256_set1_ps(ALEA_EXP2_C6), f[j], _mm256_set1_ps(ALEA_EXP2_C5));
-    for (int j = 0; j < CHAINS; j++)
-        p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C4));
+        p[j] = _mm256_fmadd_ps(_mm256_set1_ps(ALEA_EXP2_C5), f[j], _mm256_set1_ps(ALEA_EXP2_C4));
     for (int j = 0; j < CHAINS; j++)
         p[j] = _mm256_fmadd_ps(p[j], f[j], _mm256_set1_ps(ALEA_EXP2_C3));
     for (int j = 0; j < CHAINS; j++)
