@@ -29,7 +29,7 @@ static void answer(alea_http_exchange *exchange, const char *text) {
 }
 
 typedef struct holder {
-    rig *self;
+    rig *owner;
     alea_http_exchange *exchange;
     bool flood;
 } holder;
@@ -41,8 +41,8 @@ static void forget(rig *self, const alea_http_exchange *exchange) {
 
 static void on_gone(void *user) {
     holder *self = user;
-    forget(self->rig, self->exchange);
-    atomic_fetch_add(&self->gone, 1);
+    forget(self->owner, self->exchange);
+    atomic_fetch_add(&self->owner->gone, 1);
     free(self);
 }
 
@@ -60,7 +60,7 @@ static void flood(void *user) {
     memset(data, 'x', sizeof data);
     while (alea__http_writable(self->exchange)) {
         alea__http_stream_event(self->exchange, (alea_bytes){(uint8_t *)data, sizeof data});
-        atomic_fetch_add(&self->flooded_bytes, sizeof data);
+        atomic_fetch_add(&self->owner->flooded_bytes, sizeof data);
     }
 }
 
