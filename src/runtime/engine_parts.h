@@ -256,7 +256,7 @@ bool alea__run_is_pending(const alea_engine *engine, const alea_run *run); /* in
 /* prompt.c */
 bool alea__run_scores_prompt(const alea_run *run); /* its reader gets the prompt's scores */
 bool alea__run_is_scoring(const alea_run *run);
-int32_t alea__score_room(const alea_run *run); /* positions that may be scored now */
+int32_t alea__score_room(const alea_run *run); /* of the ring, less what is on its way */
 /* Positions of the run's prompt whose scores a slot can give, 0 without any. */
 int32_t alea__stored_scores(const alea_slot *slot, const alea_run *run);
 /* Another run computes what this one could take over soon. */

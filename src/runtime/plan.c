@@ -16,8 +16,10 @@ static bool may_sample(const alea_run *run) {
     return alea__ring_has_room(&run->ring, 2);
 }
 
-/* Tokens of the run to compute now: its last prompt token waits for room for its draw. */
+/* Tokens of the run to compute now: none before the stored scores of its prompt are with the
+ * reader, which come before what follows; and its last one waits for room for its draw. */
 static int32_t tokens_ready(const alea_engine *engine, const alea_run *run) {
+    if (alea__run_scores_prompt(run) && run->request->scores.tail < run->n_stored) return 0;
     if (run->request->params.max_tokens == 0) {
         return alea__run_prefill(run) - engine->slots[run->slot].length;
     }

@@ -20,15 +20,9 @@ bool alea__run_is_scoring(const alea_run *run) {
     return alea__run_scores_prompt(run) && run->n_scored < run->n_prompt;
 }
 
-/* Of the ring, counting what is on its way as there. */
-static int32_t room_of(const alea_run *run) {
+int32_t alea__score_room(const alea_run *run) {
     const alea_score_ring *ring = &run->request->scores;
     return ring->capacity - (run->n_scored - atomic_load(&ring->head));
-}
-
-int32_t alea__score_room(const alea_run *run) {
-    if (run->request->scores.tail < run->n_stored) return 0; /* in order: first what is stored */
-    return room_of(run);
 }
 
 static int32_t *stored_at(const alea_slot *slot, int32_t position) {
@@ -60,7 +54,7 @@ static bool is_coming_forward(const alea_engine *engine, const alea_slot *slot) 
     if (!run || !alea__run_scores_prompt(run)) return false;
     if (slot->n_scores < run->request->scores.tail || run->n_scored < slot->n_scores) return false;
     if (alea__run_is_pending(engine, run)) return true;
-    return run->state == ALEA_RUN_ACTIVE && alea__run_is_scoring(run) && room_of(run) > 0;
+    return run->state == ALEA_RUN_ACTIVE && alea__run_is_scoring(run) && alea__score_room(run) > 0;
 }
 
 bool alea__scores_are_coming(const alea_engine *engine, const alea_run *run) {

@@ -362,9 +362,6 @@ static alea_status take_event_of(alea_run *run, alea_event *event) {
         event_of_score(run->request, event);
         return ALEA_OK;
     }
-    /* Stored scores may still be on their way while the answer has begun. */
-    const bool waits = alea__run_scores_prompt(run) && scores->tail < run->n_prompt;
-    if (waits && !run->finished) return ALEA_MORE;
     if (run->ring.head < run->ring.released) {
         event_of_entry(run->request, run, event);
         return ALEA_OK;

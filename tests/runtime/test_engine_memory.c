@@ -74,6 +74,105 @@ static void test_rounds_allocate_nothing(void **state) {
     rig_close(&r);
 }
 
+enum { LONGEST = 4000 };
+
+static int32_t long_prompt[LONGEST];
+
+/* Submit, read to the end and release; returns what the request allocated. */
+static size_t score_prompt(rig *r, int32_t n, int32_t top) {
+    alea_request_params params = alea__params_default();
+    params.prompt_top = top;
+    params.max_tokens = 1;
+    atomic_store(&allocated_bytes, 0);
+    atomic_store(&allocations, 0);
+    alea_request *request = rig_submit(r, long_prompt, n, &params);
+    assert_int_equal(atomic_load(&allocations), 1);
+    int32_t n_scores = 0;
+    alea_event event;
+    alea_status status;
+    while ((status = alea__request_next(request, 0, &event)) != ALEA_DONE) {
+        if (status == ALEA_OK) n_scores += event.kind == ALEA_EVENT_PROMPT;
+        if (status == ALEA_MORE) assert_true(alea__engine_step(r->engine, 1) >= 0);
+    }
+    alea__request_release(request);
+    assert_int_equal(atomic_load(&allocations), 1); /* its own, and none in all the rounds */
+    assert_int_equal(n_scores, n);
+    return atomic_load(&allocated_bytes);
+}
+
+static rig open_scoring(alea_scored_cache cache) {
+    const alea_engine_options options = {
+        .threads = 1, .prompt_logprobs = true, .scored_cache = cache};
+    for (int32_t i = 0; i < LONGEST; i++)
+        long_prompt[i] = i % 256;
+    return rig_open("vocab=320,text=1", 2, 64, options);
+}
+
+/* The queue does not grow with the prompt: what does is tokens, 36 bytes of them at most. */
+static void test_a_long_prompt_is_scored_in_bounded_memory_CORE_14(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
+    for (int32_t top = 0; top <= 20; top += 10) {
+        const size_t small = score_prompt(&r, 512, top);
+        const size_t large = score_prompt(&r, LONGEST, top);
+        assert_in_range(large - small, 1, 36 * (LONGEST - 512) + 36 * 512);
+        assert_in_range(score_prompt(&r, 512, 20) - small, 0, 256 * 160);
+    }
+    rig_close(&r);
+}
+
+static void test_scoring_twice_takes_the_same_memory_CORE_04(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_ON);
+    size_t first[50];
+    for (int32_t i = 0; i < 100; i++) {
+        const size_t bytes = score_prompt(&r, 1 + i % 50 * 41 % 700, i % 50 % 21);
+        if (i < 50) first[i] = bytes;
+        if (i >= 50) assert_int_equal(bytes, first[i - 50]);
+    }
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.finished, 100);
+    rig_close(&r);
+}
+
+static void test_more_than_twenty_alternatives_allocate_nothing_CORE_03(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
+    alea_request_params params = alea__params_default();
+    for (params.prompt_top = 21; params.prompt_top < 400; params.prompt_top += 299) {
+        alea_request *request = NULL;
+        alea_error error = {0};
+        atomic_store(&allocations, 0);
+        assert_int_equal(
+            alea__engine_submit(r.engine, long_prompt, 1000, &params, &request, &error),
+            ALEA_EINVAL);
+        assert_int_equal(atomic_load(&allocations), 0);
+        assert_null(request);
+    }
+    rig_close(&r);
+}
+
+/* Off, scoring costs an engine not a byte; on, what the buffers and the cache are said to hold. */
+static void test_scoring_is_paid_for_only_where_it_is_on(void **state) {
+    (void)state;
+    size_t bytes[3];
+    for (int32_t way = 0; way < 3; way++) {
+        const alea_engine_options options = {.threads = 1,
+                                             .prompt_logprobs = way > 0,
+                                             .scored_cache = way == 2 ? ALEA_SCORED_CACHE_ON
+                                                                      : ALEA_SCORED_CACHE_OFF};
+        rig r = rig_open("vocab=320,context=1000", 2, 64, options);
+        alea_engine_stats stats;
+        alea__engine_stats_read(r.engine, &stats);
+        bytes[way] = stats.memory_bytes;
+        rig_close(&r);
+    }
+    const size_t rows = 64 * (2 * 43 + 1) * 4 + 2 * 64 * 4; /* scores, targets, greedy tokens */
+    assert_in_range(bytes[1] - bytes[0], rows, rows + 512);
+    assert_in_range(bytes[2] - bytes[1], 2 * 1000 * 44 * 4, 2 * 1000 * 44 * 4 + 256);
+}
+
 static void test_the_report_is_what_was_allocated(void **state) {
     (void)state;
     alea_core *core = NULL;
@@ -136,6 +235,10 @@ static void test_every_failing_allocation_is_an_error(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_allocate_nothing),
+        cmocka_unit_test(test_a_long_prompt_is_scored_in_bounded_memory_CORE_14),
+        cmocka_unit_test(test_scoring_twice_takes_the_same_memory_CORE_04),
+        cmocka_unit_test(test_more_than_twenty_alternatives_allocate_nothing_CORE_03),
+        cmocka_unit_test(test_scoring_is_paid_for_only_where_it_is_on),
         cmocka_unit_test(test_the_report_is_what_was_allocated),
         cmocka_unit_test(test_every_failing_allocation_is_an_error),
     };

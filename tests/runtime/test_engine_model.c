@@ -18,6 +18,7 @@
 
 #include "core/models.h"
 #include "runtime/engine_rig.h"
+#include "runtime/score.h"
 
 enum {
     SLOTS = 8,
@@ -266,6 +267,114 @@ static void test_real_requests_do_not_depend_on_company(void **state) {
     search(core, core, 32, 4, searches(2));
 }
 
+/* ---- scored prompts ---- */
+
+typedef struct score_list {
+    rig_score scores[CONTEXT];
+    int32_t n;
+} score_list;
+
+static alea_status collect(void *user, const alea_scored *scored) {
+    score_list *into = user;
+    rig_score *score = &into->scores[into->n++];
+    memset(score, 0, sizeof *score);
+    score->token = scored->token;
+    if (scored->index == 0) return ALEA_OK;
+    score->has_entry = true;
+    score->is_greedy = scored->report->greedy == scored->token;
+    score->logprob = scored->report->logprob;
+    score->rank = scored->report->rank;
+    score->n_alternatives = scored->report->n_top;
+    memcpy(score->alternatives, scored->report->top,
+           (size_t)scored->report->n_top * sizeof *scored->report->top);
+    return ALEA_OK;
+}
+
+/* Prompts of two beginnings, all at once, in an engine chosen by chance: what each reports is what
+ * `alea score` reports on a core of one thread and one sequence, cached or not. Tells how many
+ * tokens were cached. */
+static int32_t try_scores(alea_core *lone, alea_core *core, uint64_t seed, int32_t longest) {
+    enum { PROMPTS = 6 };
+    static score_list want[PROMPTS];
+    static rig_choice got[PROMPTS];
+    int32_t prompts[PROMPTS][CONTEXT], n[PROMPTS];
+    alea_core_info info;
+    alea_core_describe(core, &info);
+    s.random = seed;
+    s.core = core;
+    memset(got, 0, sizeof got);
+    for (int32_t i = 0; i < PROMPTS; i++) {
+        n[i] = i < 2 ? i + 1 : longest / 2 + draw(longest / 2);
+        for (int32_t t = 0; t < n[i]; t++)
+            prompts[i][t] = t < longest / 2 ? (7 * t + i % 2) % info.vocab : draw(info.vocab);
+        want[i].n = 0;
+        const alea_score_options how = {.kernels = alea__kernels(), .top = 20};
+        alea_error error;
+        assert_int_equal(
+            alea__score_tokens(lone, &how, prompts[i], (size_t)n[i], collect, &want[i], &error),
+            ALEA_OK);
+    }
+    rig r = open_engine((alea_engine_options){.slots = 1 + draw(info.sequences),
+                                              .round_tokens = 1 + draw(info.round_tokens),
+                                              .queue_tokens = 1 + draw(100),
+                                              .threads = 2,
+                                              .prompt_logprobs = true});
+    alea_request *requests[PROMPTS];
+    int32_t cached_tokens = 0;
+    for (int32_t i = 0; i < PROMPTS; i++) {
+        alea_request_params p = alea__params_default();
+        p.prompt_top = 20;
+        p.max_tokens = draw(3);
+        requests[i] = rig_submit(&r, prompts[i], n[i], &p);
+        if (draw(2)) assert_true(alea__engine_step(r.engine, 1) >= 0);
+    }
+    for (int32_t n_over = 0; n_over < PROMPTS;) {
+        n_over = 0;
+        assert_true(alea__engine_step(r.engine, 1) >= 0);
+        for (int32_t i = 0; i < PROMPTS; i++)
+            n_over += rig_read(requests[i], &got[i]);
+    }
+    for (int32_t i = 0; i < PROMPTS; i++) {
+        assert_int_equal(got[i].n_scores, n[i]);
+        assert_memory_equal(got[i].scores, want[i].scores, (size_t)n[i] * sizeof(rig_score));
+        alea_request_usage usage;
+        alea__request_usage_read(requests[i], &usage);
+        cached_tokens += usage.cached_tokens;
+        alea__request_release(requests[i]);
+    }
+    alea__engine_destroy(r.engine);
+    return cached_tokens;
+}
+
+static void test_tiny_prompts_score_as_alea_score_does(void **state) {
+    (void)state;
+    static const char *const types[] = {"--type q4_1", "--type q6_k", "--type f16"};
+    for (size_t i = 0; i < 3; i++) {
+        char path[MODEL_PATH_BYTES];
+        tiny_model(types[i], path);
+        alea_core *lone = open_llama(path, 0, CONTEXT, 1, 64, 1);
+        alea_core *core = open_llama(path, 0, CONTEXT, 4, 64, 2);
+        int32_t cached_tokens = 0;
+        for (uint64_t seed = 1; seed <= 5; seed++)
+            cached_tokens += try_scores(lone, core, seed, CONTEXT - 8);
+        assert_true(cached_tokens > 100);
+        alea_core_close(core);
+        alea_core_close(lone);
+    }
+}
+
+static void test_real_prompts_score_as_alea_score_does(void **state) {
+    (void)state;
+    const char *path = real_model();
+    if (!path) {
+        print_message("SKIP: no real model; set ALEA_TEST_MODEL or run tools/setup\n");
+        skip();
+    }
+    alea_core *core = open_llama(path, 0, CONTEXT, 3, 64, 1);
+    (void)try_scores(core, core, 1, 40);
+    alea_core_close(core);
+}
+
 static int group_teardown(void **state) {
     (void)state;
     remove_models();
@@ -279,6 +388,8 @@ int main(void) {
         cmocka_unit_test(test_tiny_q4_1_requests_do_not_depend_on_company),
         cmocka_unit_test(test_tiny_q6_k_requests_do_not_depend_on_company),
         cmocka_unit_test(test_tiny_requests_do_not_depend_on_a_crowd_or_on_threads),
+        cmocka_unit_test(test_tiny_prompts_score_as_alea_score_does),
+        cmocka_unit_test(test_real_prompts_score_as_alea_score_does),
         cmocka_unit_test(test_real_requests_do_not_depend_on_company),
         cmocka_unit_test(test_real_requests_do_not_depend_on_a_crowd_or_on_threads),
     };

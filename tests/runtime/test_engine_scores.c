@@ -477,6 +477,37 @@ static void test_a_scored_prefix_is_reused_with_its_scores(void **state) {
     rig_close(&r);
 }
 
+/* Nothing is left to compute but the answer, which has to wait for the reader all the same. */
+static void test_stored_scores_reach_a_late_reader_before_the_answer(void **state) {
+    (void)state;
+    int32_t tokens[90];
+    fill(tokens, 90, 1);
+    for (int32_t max_tokens = 0; max_tokens < 5; max_tokens++) {
+        rig r = rig_open(toy, 2, 64, options_with(4, ALEA_SCORED_CACHE_ON));
+        alea_request_params p = scoring(2, max_tokens);
+        run_and_tell(&r, tokens, 90, &p);
+        expected[0] = got[0];
+        memset(got, 0, sizeof got);
+        alea_request *late = rig_submit(&r, tokens, 90, &p);
+        for (int32_t i = 0; i < 10; i++)
+            assert_true(alea__engine_step(r.engine, 1) >= 0);
+        if (max_tokens % 2) { /* and its slot is lost meanwhile */
+            alea_request_params urgent = scoring(-1, 2);
+            urgent.priority = -1;
+            alea_request *others[2];
+            for (int32_t i = 0; i < 2; i++)
+                others[i] = rig_submit(&r, tokens + 7 * i + 7, 3, &urgent);
+            for (int32_t i = 0; i < 2; i++)
+                rig_finish(&r, others[i], got + 1 + i);
+        }
+        rig_finish(&r, late, got);
+        rig_assert_equal(&got[0], &expected[0]);
+        assert_int_equal(got[0].n_scores, 90);
+        assert_int_equal(got[0].n, max_tokens);
+        rig_close(&r);
+    }
+}
+
 static void test_the_scored_cache_can_be_left_out(void **state) {
     (void)state;
     int32_t tokens[100];
@@ -557,7 +588,148 @@ static void test_prompts_that_begin_alike_wait_for_the_common_scores(void **stat
     rig_close(&r);
 }
 
+/* ---- one number, whoever asks ---- */
+
+static void test_scores_do_not_depend_on_the_order_of_prompts_CORE_01(void **state) {
+    (void)state;
+    int32_t prompts[3][130];
+    static rig_choice forwards[3];
+    for (int32_t i = 0; i < 3; i++) {
+        fill(prompts[i], 130, 1);
+        fill(prompts[i] + 100 + 7 * i, 30 - 7 * i, 20 + (uint64_t)i);
+    }
+    const alea_request_params p = scoring(5, 0);
+    rig r = rig_open(toy, 2, 48, options_with(0, ALEA_SCORED_CACHE_ON));
+    for (int32_t i = 0; i < 6; i++) {
+        const int32_t which = i < 3 ? i : 5 - i;
+        run_and_tell(&r, prompts[which], 130, &p);
+        if (i < 3) forwards[which] = got[0];
+        rig_assert_equal(&got[0], &forwards[which]);
+        score_by_hand(toy, prompts[which], 130, 5, &expected[0]);
+        assert_scores(&got[0], &expected[0]);
+    }
+    rig_close(&r);
+}
+
+static void test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02(void **state) {
+    (void)state;
+    enum { CONTEXT = 320 };
+    int32_t tokens[CONTEXT + 1];
+    fill(tokens, CONTEXT + 1, 2);
+    score_by_hand(toy, tokens, CONTEXT, 1, &expected[0]);
+    rig r = rig_open(toy, 8, 512, options_with(0, ALEA_SCORED_CACHE_OFF));
+    alea_request_params p = scoring(1, 0);
+    alea_request *requests[8];
+    for (int32_t n = 1; n <= 8; n += 7) {
+        for (int32_t i = 0; i < n; i++)
+            requests[i] = rig_submit(&r, tokens, CONTEXT, &p);
+        for (int32_t i = 0; i < n; i++) {
+            memset(got, 0, sizeof got);
+            rig_finish(&r, requests[i], got);
+            assert_scores(&got[0], &expected[0]);
+            assert_int_equal(got[0].finish, ALEA_FINISH_LENGTH);
+        }
+    }
+    /* One more, or room for an answer, is refused by name. */
+    alea_error error = {0};
+    assert_int_equal(alea__engine_submit(r.engine, tokens, CONTEXT + 1, &p, &requests[0], &error),
+                     ALEA_ECONTEXT);
+    p.max_tokens = 1;
+    assert_int_equal(alea__engine_submit(r.engine, tokens, CONTEXT, &p, &requests[0], &error),
+                     ALEA_ECONTEXT);
+    assert_non_null(strstr(error.message, "320"));
+    memset(got, 0, sizeof got);
+    rig_run(&r, tokens, CONTEXT - 1, &p, got);
+    assert_int_equal(got[0].n_scores + got[0].n, CONTEXT);
+    rig_close(&r);
+}
+
+/* Raw rows, asked of the core one context at a time, and the kernel's value of one token. */
+static float by_hand(alea_core *core, const int32_t *tokens, int32_t index) {
+    const alea_round_item item = {.first_row = index - 1,
+                                  .span = {.length = index, .tokens = tokens}};
+    const alea_round round = {.items = &item, .n_items = 1};
+    int32_t n_rows;
+    float logprob = 0;
+    assert_int_equal(alea_core_sequence_trim(core, 0, 0, NULL), ALEA_OK);
+    assert_int_equal(alea_core_run(core, &round, &n_rows, NULL), ALEA_OK);
+    assert_int_equal(alea__row_selected(alea__kernels(), alea_core_row(core, 0), 320,
+                                        &tokens[index], 1, &logprob),
+                     ALEA_OK);
+    return logprob;
+}
+
+static void test_four_answers_have_four_sums_CON_18(void **state) {
+    (void)state;
+    enum { QUESTION = 40, LENGTH = 48 };
+    const alea_core_options core = {.struct_bytes = sizeof core, .model = toy};
+    rig judge = {0};
+    assert_int_equal(alea_core_open(alea_core_toy(), &core, &judge.core, NULL), ALEA_OK);
+    rig r = rig_open(toy, 4, 64, options_with(0, ALEA_SCORED_CACHE_AUTO));
+    alea_request_params p = scoring(1, 1);
+    p.top = 1;
+    int32_t tokens[LENGTH];
+    double sums[4];
+    for (int32_t i = 0; i < 4; i++) {
+        fill(tokens, QUESTION, 1);
+        fill(tokens + QUESTION, LENGTH - QUESTION, 50 + (uint64_t)i);
+        run_and_tell(&r, tokens, LENGTH, &p);
+        double hand = sums[i] = 0;
+        for (int32_t t = QUESTION; t < LENGTH; t++) {
+            sums[i] += (double)got[0].scores[t].logprob;
+            hand += (double)by_hand(judge.core, tokens, t);
+        }
+        assert_true(sums[i] == hand);
+        for (int32_t j = 0; j < i; j++)
+            assert_true(sums[i] != sums[j]);
+    }
+    alea_core_close(judge.core);
+    rig_close(&r);
+}
+
+/* What a token is worth when it is drawn, when it is scored later, and to `alea score`. */
+static void test_one_logprob_has_one_meaning_CON_19(void **state) {
+    (void)state;
+    enum { PROMPT = 20, OUTPUT = 40 };
+    for (int32_t hot = 0; hot < 2; hot++) {
+        int32_t tokens[PROMPT + OUTPUT];
+        fill(tokens, PROMPT, 3);
+        rig r = rig_open(toy, 2, 64, options_with(0, ALEA_SCORED_CACHE_AUTO));
+        alea_request_params p = scoring(4, OUTPUT);
+        p.top = 4;
+        p.want_rank = true;
+        p.sampling = (alea_sampling){hot ? 1.3f : 0, hot ? 50 : 0, 0.95f, 0};
+        p.repetition_penalty = 1.2f;
+        run_and_tell(&r, tokens, PROMPT, &p);
+        static rig_choice drawn;
+        drawn = got[0];
+        assert_int_equal(drawn.n, OUTPUT);
+        memcpy(tokens + PROMPT, drawn.tokens, OUTPUT * sizeof *tokens);
+        p.max_tokens = 0;
+        run_and_tell(&r, tokens, PROMPT + OUTPUT, &p);
+        score_by_hand(toy, tokens, PROMPT + OUTPUT, 4, &expected[0]);
+        assert_scores(&got[0], &expected[0]);
+        for (int32_t i = 0; i < OUTPUT; i++) {
+            const rig_score *score = &got[0].scores[PROMPT + i];
+            assert_memory_equal(&score->logprob, &drawn.logprobs[i], sizeof(float));
+            assert_int_equal(score->rank, drawn.ranks[i]);
+            assert_memory_equal(score->alternatives, drawn.alternatives[i],
+                                4 * sizeof(alea_alternative));
+        }
+        rig_close(&r);
+    }
+}
+
 /* ---- by chance ---- */
+
+/* At most n events; true once all is read. */
+static bool read_some(alea_request *request, rig_choice *choice, int32_t n) {
+    alea_event event;
+    alea_status status = ALEA_OK;
+    while (n-- > 0 && (status = alea__request_next(request, 0, &event)) == ALEA_OK)
+        rig_keep(choice, &event);
+    return status == ALEA_DONE;
+}
 
 /* Prompts of few beginnings, scored and not, read late, cancelled, preempted; each that ends well
  * must be what it is alone. */
@@ -590,6 +762,7 @@ static void test_random_schedules_change_no_score(void **state) {
         options.no_prefix_cache = below(&random, 4) == 0;
         r = rig_open(toy, 1 + below(&random, 5), 1 + below(&random, 90), options);
         alea_request *requests[REQUESTS];
+        const int32_t greed = trial % 2 ? 3 : 100;
         int32_t n_sent = 0, n_over = 0;
         bool over[REQUESTS] = {false}, cancelled[REQUESTS] = {false};
         while (n_over < REQUESTS) {
@@ -605,7 +778,7 @@ static void test_random_schedules_change_no_score(void **state) {
             }
             for (int32_t i = 0; i < n_sent; i++) {
                 if (over[i] || below(&random, 3) == 0) continue;
-                over[i] = rig_read(requests[i], &read[i]);
+                over[i] = read_some(requests[i], &read[i], 1 + below(&random, greed));
                 n_over += over[i];
                 if (over[i]) alea__request_release(requests[i]);
             }
@@ -634,9 +807,14 @@ int main(void) {
         cmocka_unit_test(test_an_unread_prompt_pauses_its_own_request_only),
         cmocka_unit_test(test_scored_prompts_never_share_a_round_with_others),
         cmocka_unit_test(test_a_scored_prefix_is_reused_with_its_scores),
+        cmocka_unit_test(test_stored_scores_reach_a_late_reader_before_the_answer),
         cmocka_unit_test(test_the_scored_cache_can_be_left_out),
         cmocka_unit_test(test_the_scored_cache_needs_rows_that_do_not_depend_on_the_batch),
         cmocka_unit_test(test_prompts_that_begin_alike_wait_for_the_common_scores),
+        cmocka_unit_test(test_scores_do_not_depend_on_the_order_of_prompts_CORE_01),
+        cmocka_unit_test(test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02),
+        cmocka_unit_test(test_four_answers_have_four_sums_CON_18),
+        cmocka_unit_test(test_one_logprob_has_one_meaning_CON_19),
         cmocka_unit_test(test_random_schedules_change_no_score),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

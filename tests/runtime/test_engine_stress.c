@@ -61,6 +61,8 @@ static void make_plan(plan *p, uint64_t number) {
     p->params.top = (int32_t)(next_random(&random) % 8) - 1;
     p->params.priority = (int32_t)(next_random(&random) % 3);
     p->params.want_sampled = next_random(&random) % 2;
+    p->params.prompt_top = next_random(&random) % 3 ? -1 : (int32_t)(next_random(&random) % 21);
+    p->params.no_scored_cache = next_random(&random) % 16 == 0;
     p->stops[0] = (alea_bytes){(const uint8_t *)"e", 1};
     p->stops[1] = (alea_bytes){(const uint8_t *)" th", 3};
     p->params.n_stops = (int32_t)(next_random(&random) % 4) == 0 ? 2 : 0;
@@ -75,8 +77,8 @@ typedef struct client {
     alea_engine *engine;
     uint64_t first, step, end;
     uint64_t finished;
-    uint64_t choices, emitted; /* of the requests that were read to the end */
-    bool leaves;               /* drops one request in three without reading it to the end */
+    uint64_t choices, emitted, scores; /* of the requests that were read to the end */
+    bool leaves; /* drops one request in three without reading it to the end */
     const char *failure;
 } client;
 
@@ -93,11 +95,23 @@ static void read_all(client *c, plan *p, alea_request *request, rig_choice *choi
         if (events++ == p->cancel_after) alea__request_cancel(request);
         if (p->slow && events % 4 == 0) usleep(200);
         rig_choice *choice = &choices[event.choice];
+        if (event.kind == ALEA_EVENT_PROMPT) {
+            const int32_t at = choice->n_scores++;
+            count(c, "a score came out of order", event.index == at && choice->n == 0);
+            count(c, "a score is of another token", event.token == p->prompt[at]);
+            choice->scores[at].logprob = event.has_entry ? event.logprob : 0;
+            choice->scores[at].rank = event.rank;
+            choice->scores[at].is_greedy = event.is_greedy;
+            continue;
+        }
         if (event.kind == ALEA_EVENT_FINISH) {
             count(c, "a choice finished twice", choice->finish == ALEA_FINISH_NONE);
             choice->finish = event.finish;
             choice->stop = event.stop;
             choice->output_tokens = event.output_tokens;
+            if (event.message) {
+                snprintf(choice->message, sizeof choice->message, "%s", event.message);
+            }
             continue;
         }
         const int32_t i = choice->n++;
@@ -119,6 +133,10 @@ static void account(client *c, const plan *p, const rig_choice *choices) {
         count(c, "a choice failed", choice->finish != ALEA_FINISH_ERROR);
         count(c, "a choice did not finish", choice->finish != ALEA_FINISH_NONE);
         count(c, "a token was lost", !whole || choice->n == choice->output_tokens);
+        const int32_t scores = i == 0 && p->params.prompt_top >= 0 ? p->n_prompt : 0;
+        count(c, "a score was lost",
+              choice->n_scores == scores || (!whole && choice->n_scores < scores));
+        c->scores += (uint64_t)choice->n_scores;
         count(c, "a token came twice", choice->n <= choice->output_tokens);
         count(c, "the budget was exceeded", choice->output_tokens <= p->params.max_tokens);
         c->emitted += (uint64_t)choice->output_tokens;
@@ -132,7 +150,9 @@ static bool was_interrupted(const rig_choice *choice) {
 
 static bool same(const rig_choice *a, const rig_choice *b) {
     const size_t n = (size_t)a->n;
-    return a->n == b->n && a->finish == b->finish && a->output_tokens == b->output_tokens &&
+    return a->n == b->n && a->n_scores == b->n_scores &&
+           memcmp(a->scores, b->scores, (size_t)a->n_scores * sizeof a->scores[0]) == 0 &&
+           a->finish == b->finish && a->output_tokens == b->output_tokens &&
            memcmp(a->tokens, b->tokens, n * sizeof a->tokens[0]) == 0 &&
            memcmp(a->visible, b->visible, n * sizeof a->visible[0]) == 0 &&
            memcmp(a->logprobs, b->logprobs, n * sizeof a->logprobs[0]) == 0;
@@ -141,7 +161,9 @@ static bool same(const rig_choice *a, const rig_choice *b) {
 /* What an interrupted request has given is the beginning of what it would have given. */
 static bool begins_like(const rig_choice *a, const rig_choice *b) {
     const size_t n = (size_t)a->n;
-    return a->n <= b->n && memcmp(a->tokens, b->tokens, n * sizeof a->tokens[0]) == 0 &&
+    return a->n_scores <= b->n_scores &&
+           memcmp(a->scores, b->scores, (size_t)a->n_scores * sizeof a->scores[0]) == 0 &&
+           a->n <= b->n && memcmp(a->tokens, b->tokens, n * sizeof a->tokens[0]) == 0 &&
            memcmp(a->logprobs, b->logprobs, n * sizeof a->logprobs[0]) == 0;
 }
 
@@ -155,7 +177,11 @@ static void compare_alone(client *c, uint64_t number, const rig_choice *choices)
     alea_engine *engine = NULL;
     alea_request *request = NULL;
     const alea_core_options options = {.struct_bytes = sizeof options, .model = TOY};
-    const alea_engine_options plain = {.threads = 1, .no_overlap = true, .no_prefix_cache = true};
+    const alea_engine_options plain = {.threads = 1,
+                                       .no_overlap = true,
+                                       .no_prefix_cache = true,
+                                       .prompt_logprobs = true,
+                                       .scored_cache = ALEA_SCORED_CACHE_OFF};
     bool ready =
         alea_core_open(alea_core_toy(), &options, &core, NULL) == ALEA_OK &&
         alea__engine_create(core, &plain, &engine, NULL) == ALEA_OK &&
@@ -209,7 +235,7 @@ static void *run_client(void *user) {
 }
 
 typedef struct total {
-    uint64_t choices, emitted;
+    uint64_t choices, emitted, scores;
 } total;
 
 /* All numbers in [first, end), spread over the clients; returns when the last has its answer. */
@@ -229,13 +255,14 @@ static total run_crowd(alea_engine *engine, uint64_t first, uint64_t end, bool l
         finished += clients[i].finished;
         sum.choices += clients[i].choices;
         sum.emitted += clients[i].emitted;
+        sum.scores += clients[i].scores;
     }
     assert_int_equal(finished, end - first);
     return sum;
 }
 
 static rig open_crowded(void) {
-    const alea_engine_options options = {.threads = 2, .queue_tokens = 4};
+    const alea_engine_options options = {.threads = 2, .queue_tokens = 4, .prompt_logprobs = true};
     rig r = rig_open(TOY, 5, 40, options);
     alea_error error;
     assert_int_equal(alea__engine_start(r.engine, &error), ALEA_OK);
@@ -265,14 +292,18 @@ static void test_a_crowd_of_clients_gets_every_token_once(void **state) {
     rig r = open_crowded();
     const total sum = run_crowd(r.engine, 0, n, false);
     const alea_engine_stats stats = settled(r.engine);
-    print_message("%llu requests, %llu choices, %llu tokens, %llu choices interrupted\n",
+    print_message("%llu requests, %llu choices, %llu tokens, %llu prompt scores; %llu choices "
+                  "interrupted, %llu preempted\n",
                   (unsigned long long)n, (unsigned long long)sum.choices,
-                  (unsigned long long)sum.emitted, (unsigned long long)stats.cancelled);
+                  (unsigned long long)sum.emitted, (unsigned long long)sum.scores,
+                  (unsigned long long)stats.cancelled, (unsigned long long)stats.preempted);
     assert_int_equal(stats.requests, n);
     assert_int_equal(stats.finished + stats.cancelled, sum.choices);
     assert_int_equal(stats.failed, 0);
     assert_int_equal(stats.output_tokens, sum.emitted);
     assert_true(stats.cancelled > n / 20);
+    assert_true(stats.preempted > n / 20);
+    assert_true(sum.scores > stats.scored_positions); /* some were cached */
     alea__engine_stop(r.engine);
     rig_close(&r);
 }
