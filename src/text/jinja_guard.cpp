@@ -216,6 +216,15 @@ double quotient(double a, double b) {
     return a / b;
 }
 
+bool is_integer_range(double number) {
+    return number >= -0x1p63 && number < 0x1p63;
+}
+
+int64_t truncated(double number) {
+    if (!is_integer_range(number)) throw std::runtime_error("an integer does not fit into 64 bits");
+    return static_cast<int64_t>(number);
+}
+
 int64_t add_saturating(int64_t a, int64_t b) {
     int64_t sum;
     if (!__builtin_add_overflow(a, b, &sum)) return sum;
@@ -256,6 +265,14 @@ void *allocate(size_t bytes) {
     return memory;
 }
 
+void *allocate_or_null(size_t bytes) noexcept {
+    try {
+        return allocate(bytes);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
 void release(void *memory) noexcept {
     if (memory && current) current->bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
     std::free(memory);
@@ -272,6 +289,14 @@ void *operator new[](size_t bytes) {
     return alea_jinja::allocate(bytes);
 }
 
+void *operator new(size_t bytes, const std::nothrow_t &) noexcept {
+    return alea_jinja::allocate_or_null(bytes);
+}
+
+void *operator new[](size_t bytes, const std::nothrow_t &) noexcept {
+    return alea_jinja::allocate_or_null(bytes);
+}
+
 void operator delete(void *memory) noexcept {
     alea_jinja::release(memory);
 }
@@ -285,5 +310,13 @@ void operator delete(void *memory, size_t) noexcept {
 }
 
 void operator delete[](void *memory, size_t) noexcept {
+    alea_jinja::release(memory);
+}
+
+void operator delete(void *memory, const std::nothrow_t &) noexcept {
+    alea_jinja::release(memory);
+}
+
+void operator delete[](void *memory, const std::nothrow_t &) noexcept {
     alea_jinja::release(memory);
 }

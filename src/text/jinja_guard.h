@@ -75,7 +75,9 @@ using value = std::shared_ptr<jinja::value_t>;
 struct tracked {
     tracked() noexcept;
     tracked(const tracked &) noexcept;
-    tracked &operator=(const tracked &) noexcept { return *this; }
+    tracked &operator=(const tracked &) noexcept {
+        return *this;
+    }
     ~tracked();
 
     tracked *before, *after;
@@ -93,6 +95,8 @@ size_t find(const std::string &text, const std::string &what, size_t from = 0);
 int64_t integer(char op, int64_t a, int64_t b); // + - * %, as Python; throws on overflow
 double modulo(double a, double b);
 double quotient(double a, double b);
+bool is_integer_range(double number); // its whole part fits
+int64_t truncated(double number);     // throws where it does not
 int64_t add_saturating(int64_t a, int64_t b);
 std::string float_text(double number); // as Python's repr
 

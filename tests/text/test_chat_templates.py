@@ -196,6 +196,8 @@ x.o.get('zz', 5) ~ x.o.get('b') ~ x.o.keys() | list | tojson ~ x.o.values() | li
 (x.n + x.m) ~ ' ' ~ x.n * x.m ~ ' ' ~ (x.n - x.m) ~ ' ' ~ x.n / 2 ~ ' ' ~ x.n % x.m ~ ' ' ~ x.m % x.n
 x.f * 2 ~ ' ' ~ x.f % 2 ~ ' ' ~ -7.5 % 2 ~ ' ' ~ x.f / 3 ~ ' ' ~ (0.1 + 0.2)
 x.big ~ ' ' ~ (x.big + 1) ~ ' ' ~ x.tiny ~ ' ' ~ x.huge ~ ' ' ~ 1.50
+(x.big > 9007199254740992) ~ (x.big == 9007199254740992) ~ (x.big <= 9007199254740994)
+(1 == 1.0) ~ (2 < 2.5) ~ (x.t == 1) ~ (x.huge > x.big) ~ (x.s < 'a') ~ (x.f | int) ~ (-2.5 | int)
 x.m | abs ~ x.f | int ~ '12' | int ~ 'x' | int(4) ~ '2.5' | float
 x.n > 3 and x.m < 0 or x.e ~ (not x.e) ~ (x.none is none) ~ (x.zz is defined)
 (x.n if x.t else x.m) ~ (x.zz | default('d')) ~ (x.e | default('d', true))
@@ -391,6 +393,7 @@ HOSTILE = {
     "the least integer": "{{ (-9223372036854775807 - 1) | abs }}",
     "the least integer, negative": "{{ -(-9223372036854775807 - 1) }}",
     "a sum that overflows": "{{ 9223372036854775807 + 1 }}",
+    "a float that is no integer": "{{ 99999999999999999999.0 | int }}",
     "an integer that is none": "{{ 99999999999999999999 }}",
     "a break outside": "{% break %}",
     "an open text": "{{ 'abc",

@@ -303,13 +303,30 @@ struct if_statement : public statement {
             for (const auto & member : members) result->push_back(mk_val<value_tuple>(member));
 """),
 
+    (DIR + "runtime.cpp", "    // String concatenation with ~ and +\n", 1,
+     """    if (is_val<value_string>(left_val) && is_val<value_string>(right_val)) {
+        if (op.value == "<")  return mk_val<value_bool>(left_val->val_str.str() <  right_val->val_str.str());
+        if (op.value == ">")  return mk_val<value_bool>(left_val->val_str.str() >  right_val->val_str.str());
+        if (op.value == "<=") return mk_val<value_bool>(left_val->val_str.str() <= right_val->val_str.str());
+        if (op.value == ">=") return mk_val<value_bool>(left_val->val_str.str() >= right_val->val_str.str());
+    }
+
+    // String concatenation with ~ and +
+"""),
+
     # Numbers as Python's; nothing undefined.
     (DIR + "runtime.cpp",
      "        if (op.value == \"+\" || op.value == \"-\" || op.value == \"*\") {\n", 1,
-     """        if (is_val<value_int>(left_val) && is_val<value_int>(right_val) &&
-            (op.value == "+" || op.value == "-" || op.value == "*" || op.value == "%")) {
-            return mk_val<value_int>(
-                alea_jinja::integer(op.value[0], left_val->as_int(), right_val->as_int()));
+     """        if (is_val<value_int>(left_val) && is_val<value_int>(right_val) && op.value != "/") {
+            const int64_t x = left_val->as_int();
+            const int64_t y = right_val->as_int();
+            if (op.value == "<")  return mk_val<value_bool>(x < y);
+            if (op.value == ">")  return mk_val<value_bool>(x > y);
+            if (op.value == "<=") return mk_val<value_bool>(x <= y);
+            if (op.value == ">=") return mk_val<value_bool>(x >= y);
+            if (op.value == "+" || op.value == "-" || op.value == "*" || op.value == "%") {
+                return mk_val<value_int>(alea_jinja::integer(op.value[0], x, y));
+            }
         }
         if (op.value == "+" || op.value == "-" || op.value == "*") {
 """),
@@ -319,6 +336,16 @@ struct if_statement : public statement {
      "            double rem = alea_jinja::modulo(a, b);\n"),
     (DIR + "runtime.cpp", "            return mk_val<value_int>(-operand_val->as_int());\n", 1,
      "            return mk_val<value_int>(alea_jinja::integer('-', 0, operand_val->as_int()));\n"),
+    (DIR + "value.h",
+     """        if (static_cast<int64_t>(val_flt) != v) {
+            val_flt = v < 0 ? -INFINITY : INFINITY;
+        }
+""", 1, ""),
+    (DIR + "value.h", "        val_int = std::isfinite(v) ? static_cast<int64_t>(v) : 0;\n", 1,
+     "        val_int = alea_jinja::is_integer_range(v) ? static_cast<int64_t>(v) : 0;\n"),
+    (DIR + "value.cpp",
+     "            int64_t val = static_cast<int64_t>(args.get_pos(0)->as_float());\n", 1,
+     "            int64_t val = alea_jinja::truncated(args.get_pos(0)->as_float());\n"),
     (DIR + "value.cpp", "            return mk_val<value_int>(val < 0 ? -val : val);\n", 1,
      "            return mk_val<value_int>(val < 0 ? alea_jinja::integer('-', 0, val) : val);\n"),
     (DIR + "value.cpp",
