@@ -192,15 +192,32 @@ static void put_escape(alea_json_writer *w, uint8_t c) {
     }
 }
 
+/* U+0085, U+2028 and U+2029 end a line for some readers of streams, which would cut the document
+ * there. The escape of such a character at the start of valid UTF-8, or NULL. */
+static const char *line_end_escape(const uint8_t *at) {
+    if (at[0] == 0xC2) return at[1] == 0x85 ? "\\u0085" : NULL;
+    if (at[0] != 0xE2 || at[1] != 0x80) return NULL;
+    if (at[2] == 0xA8) return "\\u2028";
+    return at[2] == 0xA9 ? "\\u2029" : NULL;
+}
+
 static void put_quoted(alea_json_writer *w, alea_bytes text) {
     put_char(w, '"');
     for (size_t at = 0; at < text.length;) {
         size_t plain = at;
-        while (plain < text.length && !needs_escape(text.data[plain]))
+        const char *line_end = NULL;
+        while (plain < text.length && !needs_escape(text.data[plain]) &&
+               !(line_end = line_end_escape(text.data + plain)))
             plain++;
         put(w, (const char *)text.data + at, plain - at);
-        if (plain < text.length) put_escape(w, text.data[plain++]);
         at = plain;
+        if (at == text.length) break;
+        if (line_end) {
+            put(w, line_end, 6);
+            at += text.data[at] == 0xC2 ? 2 : 3;
+        } else {
+            put_escape(w, text.data[at++]);
+        }
     }
     put_char(w, '"');
 }

@@ -274,6 +274,20 @@ static void test_the_deepest_nesting_works(void **state) {
     alea__json_write_free(&w);
 }
 
+static void test_a_line_of_json_has_no_other_line_ends(void **state) {
+    (void)state;
+    alea_json_writer w;
+    alea__json_write_to_buffer(&w, 1024);
+    alea__json_cstring(
+        &w, "a\xC2\x85\xC2\x86\xE2\x80\xA8\xE2\x80\xA9\xE2\x80\xAA\xE2\x81\xA8z\xC2\x85");
+    assert_int_equal(alea__json_finish(&w), ALEA_OK);
+    static const char expected[] =
+        "\"a\\u0085\xC2\x86\\u2028\\u2029\xE2\x80\xAA\xE2\x81\xA8z\\u0085\"";
+    assert_int_equal(w.length, sizeof expected - 1);
+    assert_memory_equal(w.data, expected, w.length);
+    alea__json_write_free(&w);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writer_writes_exactly_this),
@@ -282,6 +296,7 @@ int main(void) {
         cmocka_unit_test(test_a_bound_is_kept_to_the_byte),
         cmocka_unit_test(test_what_is_no_json_is_a_status),
         cmocka_unit_test(test_the_deepest_nesting_works),
+        cmocka_unit_test(test_a_line_of_json_has_no_other_line_ends),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
