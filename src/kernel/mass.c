@@ -1,5 +1,6 @@
 /* Masses, draws and entropy: segments are weighed alone and aligned to the row's exponent. */
 #include <math.h>
+#include <stdatomic.h>
 
 #include "base/half.h"
 #include "kernel/mass.h"
@@ -67,18 +68,38 @@ static uint64_t segment_mass_ge(const alea_row_scan *scan, const alea_mass_rule 
     return alea__mass_align(rule, alea__segment_sum_ge(scan, rule, s, exponent, cut), exponent);
 }
 
-uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, float cut) {
+typedef struct mass_job {
+    const alea_row_scan *scan;
+    const alea_mass_rule *rule;
+    float cut;
+    _Atomic uint64_t mass;
+} mass_job;
+
+static void mass_task(void *user, int32_t index) {
+    mass_job *job = user;
+    const int32_t first = index * ALEA_ROW_TASK_SEGMENTS;
     uint64_t mass = 0;
-    for (int32_t s = 0; s < scan->n_segments; s++)
-        mass += segment_mass_ge(scan, rule, s, cut);
-    return mass;
+    for (int32_t s = first; s < first + ALEA_ROW_TASK_SEGMENTS && s < job->scan->n_segments; s++)
+        mass += segment_mass_ge(job->scan, job->rule, s, job->cut);
+    atomic_fetch_add_explicit(&job->mass, mass, memory_order_relaxed);
 }
 
-bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                     int32_t k, float *group, float scale, alea_row_scan *scan,
+uint64_t alea__mass_ge(const alea_row_scan *scan, const alea_mass_rule *rule, float cut) {
+    mass_job job = {scan, rule, cut, 0};
+    int32_t n_weighed = 0;
+    for (int32_t s = 0; scan->pool && s < scan->n_segments; s++)
+        n_weighed += scan->segment_max[s] >= cut;
+    /* Waking threads costs as much as weighing some segments. */
+    alea_pool *pool = n_weighed > 2 * ALEA_ROW_TASK_SEGMENTS ? scan->pool : NULL;
+    alea__pool_run(pool, mass_task, &job, alea__row_tasks(scan));
+    return job.mass;
+}
+
+bool alea__row_weigh(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                     int32_t vocab, int32_t k, float *group, float scale, alea_row_scan *scan,
                      alea_mass_rule *rule, uint64_t *mass) {
     uint64_t masses[ALEA_SEGMENTS_MAX];
-    alea__row_scan_masses(kernels, logits, vocab, k, group, scale, scan, masses);
+    alea__row_scan_masses(kernels, pool, logits, vocab, k, group, scale, scan, masses);
     if (!alea__row_is_sound(scan)) return false;
     *rule = alea__mass_rule(scan, scale);
     if (rule->shifted) { /* the leaf weighed logits that do not count from the maximum */

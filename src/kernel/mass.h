@@ -7,6 +7,7 @@
 #define ALEA_KERNEL_MASS_H
 
 #include "alea/base.h"
+#include "base/pool.h"
 #include "kernel/exp2_poly.h"
 #include "kernel/kernel_table.h"
 #include "kernel/ln.h"
@@ -14,9 +15,13 @@
 
 #define ALEA_SEGMENTS_MAX (ALEA_VOCAB_MAX / ALEA_SEGMENT)
 
+/* Segments per task where threads share one row. */
+enum { ALEA_ROW_TASK_SEGMENTS = 16 };
+
 /* A row and its maxima. 16 KB: meant for the stack of one call. */
 typedef struct alea_row_scan {
     const alea_kernel_table *kernels;
+    alea_pool *pool; /* shares passes over the whole row; NULL: the caller alone */
     const float *logits;
     int32_t vocab;
     int32_t n_segments;
@@ -25,21 +30,27 @@ typedef struct alea_row_scan {
 } alea_row_scan;
 
 /*
- * Read the row's maxima. With 1 <= k <= ALEA_TOP_MAX, *group is the k-th largest of the lane
- * maxima (-inf where there are fewer lanes): at least k elements reach it, and at most
- * 64*(k - 1) exceed it, 64 being a lane's elements. With k = 0 group may be NULL.
+ * Read the row's maxima, with the threads of `pool` where there is one. With 1 <= k <=
+ * ALEA_TOP_MAX, *group is the k-th largest of the lane maxima (-inf where there are fewer lanes):
+ * at least k elements reach it, and at most 64*(k - 1) exceed it, 64 being a lane's elements. With
+ * k = 0 group may be NULL.
  */
-void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32_t vocab, int32_t k,
-                    float *group, alea_row_scan *scan);
+void alea__row_scan(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                    int32_t vocab, int32_t k, float *group, alea_row_scan *scan);
 
 /* alea__row_scan, and masses [segments] as the leaf lane_max_mass gives them under `scale`. */
-void alea__row_scan_masses(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                           int32_t k, float *group, float scale, alea_row_scan *scan,
+void alea__row_scan_masses(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                           int32_t vocab, int32_t k, float *group, float scale, alea_row_scan *scan,
                            uint64_t *masses);
 
 /* Whether reports and draws may use the row: no NaN, no +inf, something finite. */
 static inline bool alea__row_is_sound(const alea_row_scan *scan) {
     return scan->max >= -3.402823466e38f && scan->max <= 3.402823466e38f;
+}
+
+/* Tasks of a row whose threads take ALEA_ROW_TASK_SEGMENTS segments each. */
+static inline int32_t alea__row_tasks(const alea_row_scan *scan) {
+    return (scan->n_segments + ALEA_ROW_TASK_SEGMENTS - 1) / ALEA_ROW_TASK_SEGMENTS;
 }
 
 /* Elements of segment `s`. */
@@ -69,8 +80,8 @@ alea_mass_rule alea__mass_rule(const alea_row_scan *scan, float scale);
  * alea__row_scan, the rule under `scale` and the mass of the whole row, in one pass over memory.
  * False, and neither rule nor mass: the row is not sound.
  */
-bool alea__row_weigh(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                     int32_t k, float *group, float scale, alea_row_scan *scan,
+bool alea__row_weigh(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                     int32_t vocab, int32_t k, float *group, float scale, alea_row_scan *scan,
                      alea_mass_rule *rule, uint64_t *mass);
 
 /*

@@ -113,8 +113,9 @@ static void top_find(const reporter *r, float group, int32_t k, alea_alternative
     top_fill(r, from, above, logprob, n_top, k, top);
 }
 
-alea_status alea__row_report(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                             int32_t token, int32_t k, bool want_entropy, alea_row_report *report) {
+alea_status alea__row_report_shared(const alea_kernel_table *kernels, alea_pool *pool,
+                                    const float *logits, int32_t vocab, int32_t token, int32_t k,
+                                    bool want_entropy, alea_row_report *report) {
     if (vocab < 1 || vocab > ALEA_VOCAB_MAX || k < 0 || k > ALEA_TOP_MAX) return ALEA_EINVAL;
     if (token < -1 || token >= vocab) return ALEA_EINVAL;
     const int32_t n_top = k < vocab ? k : vocab;
@@ -122,7 +123,7 @@ alea_status alea__row_report(const alea_kernel_table *kernels, const float *logi
     float group = -INFINITY;
     alea_mass_rule rule;
     uint64_t mass;
-    if (!alea__row_weigh(kernels, logits, vocab, n_top, &group, ALEA_LOG2E_F, &scan, &rule,
+    if (!alea__row_weigh(kernels, pool, logits, vocab, n_top, &group, ALEA_LOG2E_F, &scan, &rule,
                          &mass)) {
         return ALEA_EROW;
     }
@@ -151,7 +152,8 @@ alea_status alea__row_selected(const alea_kernel_table *kernels, const float *lo
     alea_row_scan scan;
     alea_mass_rule rule;
     uint64_t mass;
-    if (!alea__row_weigh(kernels, logits, vocab, 0, NULL, ALEA_LOG2E_F, &scan, &rule, &mass)) {
+    if (!alea__row_weigh(kernels, NULL, logits, vocab, 0, NULL, ALEA_LOG2E_F, &scan, &rule,
+                         &mass)) {
         return ALEA_EROW;
     }
     const double lse = alea__mass_lse(&rule, mass);

@@ -9,6 +9,7 @@
 #define ALEA_KERNEL_ROW_H
 
 #include "alea/base.h"
+#include "base/pool.h"
 #include "kernel/kernel_table.h"
 
 #define ALEA_VOCAB_MAX (1 << 22) /* the masses of a larger row would not fit 64 bits */
@@ -43,11 +44,17 @@ typedef struct alea_row_report {
  * Exact     docs/numerics.md, to the bit; entropy is filled only where want_entropy
  * Errors    ALEA_EROW (such a row), ALEA_EINVAL: *report untouched
  * Memory    allocates nothing; some 64 KB of stack
- * Threads   reentrant
+ * Threads   reentrant; with a pool, which may be NULL, its threads share the row
  */
-alea_status alea__row_report(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                             int32_t token, int32_t k, bool want_entropy,
-                             alea_row_report *report) ALEA_MUST_USE;
+alea_status alea__row_report_shared(const alea_kernel_table *kernels, alea_pool *pool,
+                                    const float *logits, int32_t vocab, int32_t token, int32_t k,
+                                    bool want_entropy, alea_row_report *report) ALEA_MUST_USE;
+
+ALEA_MUST_USE static inline alea_status
+alea__row_report(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                 int32_t token, int32_t k, bool want_entropy, alea_row_report *report) {
+    return alea__row_report_shared(kernels, NULL, logits, vocab, token, k, want_entropy, report);
+}
 
 #define ALEA_SELECTED_MAX 129 /* a chosen token and 128 ids of the caller's */
 
@@ -90,6 +97,9 @@ typedef struct alea_choice {
     float kept_mass;       /* share of the row that the filters kept, at the temperature */
 } alea_choice;
 
+/* What of a choice costs a pass over the row that the token alone may not need. */
+enum { ALEA_CHOOSE_LOGPROB = 1, ALEA_CHOOSE_KEPT_MASS = 2, ALEA_CHOOSE_ALL = 3 };
+
 /*
  * Refuse sampling parameters outside their domain, naming the first bad one; NaN is outside.
  * Returns ALEA_OK or ALEA_EINVAL.
@@ -101,14 +111,22 @@ alea_status alea__sampling_check(const alea_sampling *sampling, alea_error *erro
  *
  * Shape     logits [vocab], as above
  * Domain    sampling passed alea__sampling_check
- * Result    *choice
+ * Result    *choice; logprob and kept_mass are NaN unless `wants`, a set of ALEA_CHOOSE_*, has them
  * Exact     docs/numerics.md, to the bit: a function of the row, the parameters and `at` alone
  * Errors    ALEA_EROW, ALEA_EINVAL: *choice untouched
  * Memory    allocates nothing; some 96 KB of stack
- * Threads   reentrant
+ * Threads   reentrant; with a pool, which may be NULL, its threads share the row
  */
-alea_status alea__row_choose(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                             const alea_sampling *sampling, const alea_draw_at *at,
-                             alea_choice *choice) ALEA_MUST_USE;
+alea_status alea__row_choose_shared(const alea_kernel_table *kernels, alea_pool *pool,
+                                    const float *logits, int32_t vocab,
+                                    const alea_sampling *sampling, const alea_draw_at *at,
+                                    unsigned wants, alea_choice *choice) ALEA_MUST_USE;
+
+ALEA_MUST_USE static inline alea_status
+alea__row_choose(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
+                 const alea_sampling *sampling, const alea_draw_at *at, alea_choice *choice) {
+    return alea__row_choose_shared(kernels, NULL, logits, vocab, sampling, at, ALEA_CHOOSE_ALL,
+                                   choice);
+}
 
 #endif

@@ -3,69 +3,98 @@
 
 #include "kernel/mass.h"
 
-enum { BLOCK = 32 }; /* segments per call of the leaf: 2 KB of lane maxima */
+enum { TASKS_MAX = ALEA_SEGMENTS_MAX / ALEA_ROW_TASK_SEGMENTS };
 
-/* The k largest lane maxima so far, downward. */
-typedef struct top_groups {
+/* The k largest lane maxima so far, downward, and the largest segment's; NaN stays. */
+typedef struct row_tops {
+    float most;
+    float groups[ALEA_TOP_MAX];
+} row_tops;
+
+typedef struct scan_job {
+    alea_row_scan *scan;
     int32_t k;
-    float best[ALEA_TOP_MAX];
-} top_groups;
+    float scale;
+    uint64_t *masses; /* NULL: maxima alone */
+    row_tops *tops;   /* one a task */
+} scan_job;
 
-static void groups_insert(top_groups *groups, float value) {
-    int32_t i = groups->k - 1;
-    for (; i > 0 && groups->best[i - 1] < value; i--)
-        groups->best[i] = groups->best[i - 1];
-    groups->best[i] = value;
+static void tops_clear(row_tops *tops) {
+    tops->most = -INFINITY;
+    for (int32_t i = 0; i < ALEA_TOP_MAX; i++)
+        tops->groups[i] = -INFINITY;
 }
 
-static void groups_add(top_groups *groups, const float *lanes) {
-    for (int32_t lane = 0; lane < ALEA_LANES; lane++) {
-        if (lanes[lane] > groups->best[groups->k - 1]) groups_insert(groups, lanes[lane]);
+static void tops_add(row_tops *tops, int32_t k, float most, const float *lanes, int32_t n_lanes) {
+    if (!(most <= tops->most)) tops->most = tops->most != tops->most ? tops->most : most;
+    if (k == 0 || !(most > tops->groups[k - 1])) return;
+    for (int32_t lane = 0; lane < n_lanes; lane++) {
+        int32_t i = k - 1;
+        if (!(lanes[lane] > tops->groups[i])) continue;
+        for (; i > 0 && tops->groups[i - 1] < lanes[lane]; i--)
+            tops->groups[i] = tops->groups[i - 1];
+        tops->groups[i] = lanes[lane];
     }
 }
 
-/* One block of segments: maxima, and where wanted masses. */
-static void block_scan(const alea_row_scan *scan, int32_t s, int32_t n, float scale, float *lanes,
-                       float *segments, uint64_t *masses) {
-    const float *x = scan->logits + s * ALEA_SEGMENT;
-    if (masses) {
-        scan->kernels->lane_max_mass(x, n, scale, lanes, segments, masses + s);
+/* Maxima of one task's segments, and where wanted masses. */
+static void part_scan(const scan_job *job, int32_t index, row_tops *tops) {
+    alea_row_scan *scan = job->scan;
+    float lanes[ALEA_ROW_TASK_SEGMENTS * ALEA_LANES];
+    const int32_t first = index * ALEA_ROW_TASK_SEGMENTS;
+    const int32_t left = scan->vocab - first * ALEA_SEGMENT;
+    const int32_t most = ALEA_ROW_TASK_SEGMENTS * ALEA_SEGMENT;
+    const int32_t n = left < most ? left : most;
+    const float *x = scan->logits + first * ALEA_SEGMENT;
+    float *segments = scan->segment_max + first;
+    if (job->masses) {
+        scan->kernels->lane_max_mass(x, n, job->scale, lanes, segments, job->masses + first);
     } else {
         scan->kernels->lane_max(x, n, lanes, segments);
     }
+    for (int32_t s = 0; s < (n + ALEA_SEGMENT - 1) / ALEA_SEGMENT; s++)
+        tops_add(tops, job->k, segments[s], lanes + s * ALEA_LANES, ALEA_LANES);
 }
 
-void alea__row_scan_masses(const alea_kernel_table *kernels, const float *logits, int32_t vocab,
-                           int32_t k, float *group, float scale, alea_row_scan *scan,
+static void scan_task(void *user, int32_t index) {
+    const scan_job *job = user;
+    tops_clear(&job->tops[index]);
+    part_scan(job, index, &job->tops[index]);
+}
+
+/* Each task has tops of its own, for threads; what they leave are the whole row's. */
+static void scan_shared(scan_job *job, row_tops *tops) {
+    row_tops parts[TASKS_MAX];
+    job->tops = parts;
+    alea__pool_run(job->scan->pool, scan_task, job, alea__row_tasks(job->scan));
+    for (int32_t i = 0; i < alea__row_tasks(job->scan); i++)
+        tops_add(tops, job->k, parts[i].most, parts[i].groups, job->k);
+}
+
+void alea__row_scan_masses(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                           int32_t vocab, int32_t k, float *group, float scale, alea_row_scan *scan,
                            uint64_t *masses) {
     scan->kernels = kernels;
     scan->logits = logits;
     scan->vocab = vocab;
     scan->n_segments = (vocab + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
-    top_groups groups = {.k = k};
-    for (int32_t i = 0; i < k; i++)
-        groups.best[i] = -INFINITY;
-
-    float most = -INFINITY;
-    for (int32_t s = 0; s < scan->n_segments; s += BLOCK) {
-        float lanes[BLOCK * ALEA_LANES];
-        const int32_t left = vocab - s * ALEA_SEGMENT;
-        const int32_t n = left < BLOCK * ALEA_SEGMENT ? left : BLOCK * ALEA_SEGMENT;
-        float *segments = scan->segment_max + s;
-        block_scan(scan, s, n, scale, lanes, segments, masses);
-        const int32_t n_segments = (n + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
-        for (int32_t i = 0; i < n_segments; i++) {
-            if (!(segments[i] <= most)) most = most != most ? most : segments[i];
-            if (k && segments[i] > groups.best[k - 1]) groups_add(&groups, lanes + i * ALEA_LANES);
-        }
+    scan->pool = alea__row_tasks(scan) > 1 ? pool : NULL;
+    scan_job job = {.scan = scan, .k = k, .scale = scale, .masses = masses};
+    row_tops tops;
+    tops_clear(&tops);
+    if (scan->pool) {
+        scan_shared(&job, &tops);
+    } else {
+        for (int32_t i = 0; i < alea__row_tasks(scan); i++)
+            part_scan(&job, i, &tops);
     }
-    scan->max = most;
-    if (k) *group = groups.best[k - 1];
+    scan->max = tops.most;
+    if (k) *group = tops.groups[k - 1];
 }
 
-void alea__row_scan(const alea_kernel_table *kernels, const float *logits, int32_t vocab, int32_t k,
-                    float *group, alea_row_scan *scan) {
-    alea__row_scan_masses(kernels, logits, vocab, k, group, 0.0f, scan, NULL);
+void alea__row_scan(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
+                    int32_t vocab, int32_t k, float *group, alea_row_scan *scan) {
+    alea__row_scan_masses(kernels, pool, logits, vocab, k, group, 0.0f, scan, NULL);
 }
 
 int32_t alea__row_count_ge(const alea_row_scan *scan, float cut) {

@@ -71,7 +71,7 @@ void alea__run_minp_mask(const alea_cpu_call *call, alea_row_scratch *scratch, i
 /* The top-p cut over the scanned row's logits of at least `floor`; NaN keeps none. */
 static float topp_cut(alea_row_scratch *scratch, float floor, float p) {
     const alea_mass_rule rule = alea__mass_rule(&scratch->scan, ALEA_LOG2E_F);
-    const uint64_t all = alea__row_mass(scratch, &rule, floor);
+    const uint64_t all = alea__mass_ge(&scratch->scan, &rule, floor);
     const uint64_t target = alea__mass_share(p < 1 ? p : 1, all);
     if (!(p > 0) || target == 0) return NAN;
     return alea__row_cut_above(&scratch->scan, &rule, target, floor, all);

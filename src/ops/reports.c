@@ -76,8 +76,8 @@ void alea__run_logprobs(const alea_cpu_call *call, alea_row_scratch *scratch, in
     const int64_t n = alternatives_of(call);
     alea_row_report report;
     const alea_status status =
-        alea__row_report(scratch->kernels, x, call->vocab, token, given ? 0 : (int32_t)n,
-                         v[ENTROPY].data != NULL, &report);
+        alea__row_report_shared(scratch->kernels, scratch->pool, x, call->vocab, token,
+                                given ? 0 : (int32_t)n, v[ENTROPY].data != NULL, &report);
     if (status < 0) {
         put_failure(call, row, status);
         return;
@@ -109,9 +109,11 @@ void alea__run_sample_logits(const alea_cpu_call *call, alea_row_scratch *scratc
         .min_p = v[MIN_P].data ? alea__f32_at(&v[MIN_P], row) : 0,
     };
     const alea_draw_at at = alea__call_draw(call, SEED, row, 0);
+    const unsigned wants =
+        (v[RAW].data ? ALEA_CHOOSE_LOGPROB : 0) | (v[KEPT].data ? ALEA_CHOOSE_KEPT_MASS : 0);
     alea_choice choice;
-    const alea_status status =
-        alea__row_choose(scratch->kernels, x, call->vocab, &sampling, &at, &choice);
+    const alea_status status = alea__row_choose_shared(scratch->kernels, scratch->pool, x,
+                                                       call->vocab, &sampling, &at, wants, &choice);
     if (status < 0) choice = (alea_choice){-1, NAN, NAN, NAN};
     put_i32(&v[CHOSEN], row, choice.token);
     put_f32(&v[RAW], row, choice.logprob);

@@ -1,7 +1,6 @@
 /* Passes over one row that threads may share: each task takes 16 segments. Sums are of integers
  * and maxima have no order, so how a row was split cannot be seen. */
 #include <math.h>
-#include <string.h>
 
 #include "ops/check.h"
 #include "ops/row_scratch.h"
@@ -41,6 +40,7 @@ static void run_maxima(void *user, int32_t index) {
 float alea__row_maxima(alea_row_scratch *scratch, const float *x, int32_t n) {
     alea_row_scan *scan = &scratch->scan;
     scan->kernels = scratch->kernels;
+    scan->pool = scratch->pool;
     scan->logits = x;
     scan->vocab = n;
     scan->n_segments = (n + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
@@ -52,40 +52,6 @@ float alea__row_maxima(alea_row_scratch *scratch, const float *x, int32_t n) {
         if (isnan(scan->max)) break;
     }
     return scan->max;
-}
-
-typedef struct mass_task {
-    const alea_row_scan *scan;
-    const alea_mass_rule *rule;
-    float cut;
-    uint64_t sums[ALEA_SEGMENTS_MAX * ALEA_SEGMENT / ALEA_ROW_CHUNK];
-} mass_task;
-
-static void run_mass(void *user, int32_t index) {
-    mass_task *task = user;
-    const alea_row_scan *scan = task->scan;
-    const span part = chunk_span(index, scan->vocab);
-    const int32_t segment = part.first / ALEA_SEGMENT;
-    const int32_t n_segments = (part.length + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
-    /* A part of a scan is a scan: aligned to the whole row's maximum, its mass is a summand. */
-    alea_row_scan own;
-    own.kernels = scan->kernels;
-    own.logits = scan->logits + part.first;
-    own.vocab = part.length;
-    own.n_segments = n_segments;
-    own.max = scan->max;
-    memcpy(own.segment_max, scan->segment_max + segment, (size_t)n_segments * sizeof(float));
-    task->sums[index] = alea__mass_ge(&own, task->rule, task->cut);
-}
-
-uint64_t alea__row_mass(alea_row_scratch *scratch, const alea_mass_rule *rule, float cut) {
-    if (!scratch->pool) return alea__mass_ge(&scratch->scan, rule, cut);
-    mass_task task = {.scan = &scratch->scan, .rule = rule, .cut = cut};
-    run_chunks(scratch, run_mass, &task, scratch->scan.vocab);
-    uint64_t mass = 0;
-    for (int32_t i = 0; i < chunks_of(scratch->scan.vocab); i++)
-        mass += task.sums[i];
-    return mass;
 }
 
 typedef struct keep_task {

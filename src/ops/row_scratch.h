@@ -44,9 +44,6 @@ typedef struct alea_kth {
 /* The rank-th largest of the scanned row. Domain: no NaN; 1 <= rank <= n. */
 alea_kth alea__row_kth(alea_row_scratch *scratch, int32_t rank);
 
-/* The mass of the scanned row's logits of at least `cut`, split over the scratch's pool. */
-uint64_t alea__row_mass(alea_row_scratch *scratch, const alea_mass_rule *rule, float cut);
-
 /* out[i] = x[i] where value[i] >= cut, else -inf. `value` is x widened, or x itself. */
 void alea__row_keep(alea_row_scratch *scratch, void *out, const void *x, const float *value,
                     int32_t n, float cut, uint32_t dtype_bit);

@@ -52,7 +52,9 @@ static alea_status draw_token(alea_engine *engine, const alea_run *run, const fl
         .offset = OFFSET_BASE + (uint64_t)alea__run_outputs(run),
     };
     alea_choice choice;
-    alea_status status = alea__row_choose(engine->kernels, row, vocab, &p->sampling, &at, &choice);
+    alea_status status =
+        alea__row_choose_shared(engine->kernels, NULL, row, vocab, &p->sampling, &at,
+                                p->want_sampled ? ALEA_CHOOSE_KEPT_MASS : 0, &choice);
     if (status < 0) return alea_error_set(&drawn->error, status, "%s", alea_status_text(status));
     drawn->token = choice.token;
     if (p->want_sampled) {

@@ -33,7 +33,7 @@ static void test_count_cuts_are_the_kth_largest(void **state) {
         memcpy(sorted, x, sizeof x);
         qsort(sorted, (size_t)n, sizeof *sorted, defined_downward);
         static alea_row_scan scan;
-        alea__row_scan(alea__kernels(), x, n, 0, NULL, &scan);
+        alea__row_scan(alea__kernels(), NULL, x, n, 0, NULL, &scan);
         const int32_t ks[] = {1, 2, 3, 20, 50, n / 3, n / 2, n - 1, n};
         for (int j = 0; j < 9; j++) {
             if (ks[j] < 1 || ks[j] > n) continue;
@@ -47,7 +47,7 @@ static void check_top_p(const float *x, int32_t n, float scale, float p) {
     static alea_row_scan scan;
     static defined_row row;
     static bool kept[DEFINED_MAX];
-    alea__row_scan(alea__kernels(), x, n, 0, NULL, &scan);
+    alea__row_scan(alea__kernels(), NULL, x, n, 0, NULL, &scan);
     const alea_mass_rule rule = alea__mass_rule(&scan, scale);
     const uint64_t all = alea__mass_ge(&scan, &rule, -INFINITY);
     defined_weigh(&row, x, n, scale);
@@ -90,7 +90,7 @@ static void test_a_falling_row_keeps_what_exact_arithmetic_keeps(void **state) {
     for (int32_t i = 0; i < N; i++)
         x[i] = -0.0001f * (float)i;
     static alea_row_scan scan;
-    alea__row_scan(alea__kernels(), x, N, 0, NULL, &scan);
+    alea__row_scan(alea__kernels(), NULL, x, N, 0, NULL, &scan);
     const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
     const uint64_t all = alea__mass_ge(&scan, &rule, -INFINITY);
     const float cut = alea__row_cut(&scan, &rule, alea__mass_share(0.95f, all));

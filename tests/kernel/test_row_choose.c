@@ -26,6 +26,18 @@ static const alea_sampling neutral = {1.0f, 0, 1.0f, 0.0f};
 static alea_choice choose(const float *x, int32_t n, alea_sampling sampling, alea_draw_at at) {
     alea_choice choice;
     assert_int_equal(alea__row_choose(alea__kernels(), x, n, &sampling, &at, &choice), ALEA_OK);
+    /* Asked for less, the rest is the same. */
+    for (unsigned wants = 0; wants < ALEA_CHOOSE_ALL; wants++) {
+        alea_choice less;
+        assert_int_equal(
+            alea__row_choose_shared(alea__kernels(), NULL, x, n, &sampling, &at, wants, &less),
+            ALEA_OK);
+        assert_int_equal(less.token, choice.token);
+        assert_true(less.sampled_logprob == choice.sampled_logprob);
+        const bool raw = wants & ALEA_CHOOSE_LOGPROB, kept = wants & ALEA_CHOOSE_KEPT_MASS;
+        assert_true(raw ? less.logprob == choice.logprob : isnan(less.logprob));
+        assert_true(kept ? less.kept_mass == choice.kept_mass : isnan(less.kept_mass));
+    }
     return choice;
 }
 
@@ -152,7 +164,7 @@ static void test_uniform_draws_are_even(void **state) {
     for (int i = 0; i < 1024; i++)
         probs[i] = 1.0 / 1024;
     static alea_row_scan scan;
-    alea__row_scan(alea__kernels(), zeros, 131072, 0, NULL, &scan);
+    alea__row_scan(alea__kernels(), NULL, zeros, 131072, 0, NULL, &scan);
     const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
     for (uint64_t i = 0; i < 200; i++) { /* a row of 131072 takes its time in plain C */
         uint64_t mass;
@@ -196,7 +208,7 @@ static void test_a_token_without_weight_is_never_drawn(void **state) {
         for (int32_t n = 1; n <= 3000; n = n * 3 + 1) {
             test_fill_row(x, n, seed % 2 ? TEST_FILL_HALF_MASKED : TEST_FILL_ONE_FINITE, seed);
             static alea_row_scan scan;
-            alea__row_scan(alea__kernels(), x, n, 0, NULL, &scan);
+            alea__row_scan(alea__kernels(), NULL, x, n, 0, NULL, &scan);
             const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
             static const uint32_t corners[] = {0, 1, 0x7fffff, 0x800000, 0xfffffe, 0xffffff};
             for (int c = 0; c < 6; c++) {

@@ -42,7 +42,7 @@ static row_facts facts_make(const float *x, int32_t n, const char *name) {
     f.reported = malloc((size_t)n * sizeof(float));
     f.order = malloc((size_t)n * sizeof(int32_t));
     static alea_row_scan scan;
-    alea__row_scan(alea__kernels_ref(), x, n, 0, NULL, &scan);
+    alea__row_scan(alea__kernels_ref(), NULL, x, n, 0, NULL, &scan);
     const alea_mass_rule rule = alea__mass_rule(&scan, ALEA_LOG2E_F);
     const double lse = alea__mass_lse(&rule, alea__mass_ge(&scan, &rule, -INFINITY));
     for (int32_t i = 0; i < n; i++) {

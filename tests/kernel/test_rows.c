@@ -61,6 +61,43 @@ static void test_threads_do_not_change_a_bit(void **state) {
     free(b.logits);
 }
 
+/* One row, long enough that threads take parts of it, in every sound fill. */
+static void test_threads_that_share_a_row_do_not_change_a_bit(void **state) {
+    (void)state;
+    enum { LONG = 70001 };
+    float *row = malloc(sizeof(float) * LONG);
+    assert_non_null(row);
+    alea_pool *pool;
+    assert_int_equal(alea__pool_create(3, &pool), ALEA_OK);
+    for (int32_t i = 0; i < 4 * TEST_FILL_SOUND_COUNT; i++) {
+        test_fill_row(row, LONG, (test_fill)(i / 4), (uint64_t)i);
+        const int32_t k = i % 4 == 0 ? 0 : 1 + i * 7 % 20;
+        alea_row_report want = {0}, got = {0};
+        assert_int_equal(alea__row_report(alea__kernels(), row, LONG, i * 1009, k, true, &want),
+                         ALEA_OK);
+        assert_int_equal(
+            alea__row_report_shared(alea__kernels(), pool, row, LONG, i * 1009, k, true, &got),
+            ALEA_OK);
+        assert_memory_equal(&got, &want, sizeof got);
+
+        const alea_sampling s = {i % 2 ? 0.7f : 1.0f, i % 4 < 2 ? 0 : 50, i % 3 ? 0.9f : 1, 0};
+        const alea_draw_at at = {.seed = (uint64_t)i};
+        alea_choice chosen = {0}, shared = {0};
+        assert_int_equal(alea__row_choose(alea__kernels(), row, LONG, &s, &at, &chosen), ALEA_OK);
+        assert_int_equal(alea__row_choose_shared(alea__kernels(), pool, row, LONG, &s, &at,
+                                                 ALEA_CHOOSE_ALL, &shared),
+                         ALEA_OK);
+        assert_memory_equal(&shared, &chosen, sizeof shared);
+    }
+    alea_row_report report = {.rank = 7};
+    row[LONG - 3] = NAN;
+    assert_int_equal(
+        alea__row_report_shared(alea__kernels(), pool, row, LONG, 0, 20, true, &report), ALEA_EROW);
+    assert_int_equal(report.rank, 7);
+    alea__pool_destroy(pool);
+    free(row);
+}
+
 static void test_permuted_rows_give_permuted_reports(void **state) {
     (void)state;
     block b;
@@ -107,6 +144,7 @@ static void test_the_first_bad_row_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_threads_do_not_change_a_bit),
+        cmocka_unit_test(test_threads_that_share_a_row_do_not_change_a_bit),
         cmocka_unit_test(test_permuted_rows_give_permuted_reports),
         cmocka_unit_test(test_the_first_bad_row_is_named),
     };
