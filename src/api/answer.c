@@ -78,7 +78,7 @@ alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, 
     /* A fragment is written as bytes:\xNN…, four characters a byte; vLLM's form of a token is the
      * text of five of them, each byte of which may become U+FFFD. */
     made->scratch_bytes = 64 + 5 * ALEA_STREAM_BOUND(made->api->token_bytes_max);
-    made->scratch = malloc(made->scratch_bytes);
+    made->scratch = malloc(2 * made->scratch_bytes);
     if (!made->scratch || open_choices(made) < 0) {
         alea__api_answer_free(made);
         return ALEA_ENOMEM;

@@ -55,7 +55,7 @@ struct alea_api_answer {
     alea_api_choice *choices; /* prompt by prompt */
     int32_t n_choices, n_finished;
     alea_json_writer writer;
-    char *scratch; /* one token's text */
+    char *scratch; /* [2 * scratch_bytes]: two tokens' texts */
     size_t scratch_bytes;
     int32_t cached_tokens;
     bool done;

@@ -59,32 +59,44 @@ static size_t decode_after(const alea_api_answer *answer, token_at at, int32_t n
 }
 
 /* As vLLM writes it: what ends inside a character is tried again behind 1 to 4 earlier tokens. */
-static alea_bytes compat_text(const alea_api_answer *answer, token_at at) {
+static alea_bytes compat_text(const alea_api_answer *answer, token_at at, char *scratch) {
     const alea_token_info info = info_of(answer, at.token);
     const alea_bytes own = shown_bytes(&info);
     for (int32_t n = 0; n <= ALEA_COMPAT_CONTEXT; n++) {
         if (n > 0 && at.before[n - 1] < 0) break;
         size_t prefix;
-        const size_t length = decode_after(answer, at, n, own, answer->scratch, &prefix);
-        if (ends_replaced(answer->scratch, length)) continue;
-        return (alea_bytes){(const uint8_t *)answer->scratch + prefix, length - prefix};
+        const size_t length = decode_after(answer, at, n, own, scratch, &prefix);
+        if (ends_replaced(scratch, length)) continue;
+        return (alea_bytes){(const uint8_t *)scratch + prefix, length - prefix};
     }
-    return (alea_bytes){(const uint8_t *)answer->scratch, 0};
+    return (alea_bytes){(const uint8_t *)scratch, 0};
 }
 
-/* Valid until the next call: fragments are written into the scratch. */
-static alea_bytes token_text(const alea_api_answer *answer, token_at at) {
-    char *scratch = answer->scratch;
+/* The text that needs no writing, or data NULL. */
+static alea_bytes ready_text(const alea_api_answer *answer, int32_t token) {
+    const alea_token_info info = info_of(answer, token);
+    const alea_bytes shown = shown_bytes(&info);
+    const bool ready = !answer->shown->tokens_as_token_ids && !answer->shown->vllm_compat;
+    return ready && alea__utf8_valid(shown) ? shown : (alea_bytes){NULL, 0};
+}
+
+/* What must be written goes to scratch [answer->scratch_bytes]. */
+static alea_bytes text_in(const alea_api_answer *answer, token_at at, char *scratch) {
     if (answer->shown->tokens_as_token_ids) {
         const int n = snprintf(scratch, answer->scratch_bytes, "token_id:%d", at.token);
         return (alea_bytes){(const uint8_t *)scratch, (size_t)n};
     }
-    if (answer->shown->vllm_compat) return compat_text(answer, at);
+    if (answer->shown->vllm_compat) return compat_text(answer, at, scratch);
+    const alea_bytes ready = ready_text(answer, at.token);
+    if (ready.data) return ready;
     const alea_token_info info = info_of(answer, at.token);
-    const alea_bytes shown = shown_bytes(&info);
-    if (alea__utf8_valid(shown)) return shown;
     const size_t length = alea__token_text(&info, scratch, answer->scratch_bytes);
     return (alea_bytes){(const uint8_t *)scratch, length};
+}
+
+/* Valid until the next call. */
+static alea_bytes token_text(const alea_api_answer *answer, token_at at) {
+    return text_in(answer, at, answer->scratch);
 }
 
 uint64_t alea__api_compat_length(const alea_api_answer *answer, int32_t token,
@@ -100,7 +112,7 @@ static void write_bytes(alea_api_answer *answer, token_at at, bool in_list) {
     if (shown->show_special && (info.flags & ALEA_TOKEN_CONTROL)) bytes = info.name;
     if (shown->vllm_compat)
         bytes = in_list && shown->tokens_as_token_ids ? token_text(answer, at)
-                                                      : compat_text(answer, at);
+                                                      : compat_text(answer, at, answer->scratch);
     alea__json_key(&answer->writer, "bytes");
     alea__json_byte_array(&answer->writer, bytes);
 }
@@ -129,17 +141,27 @@ static int32_t chosen_first(const alea_api_answer *answer, const alea_api_choice
     return n;
 }
 
+static bool same_text(const alea_api_answer *answer, token_at a, alea_bytes text_a, token_at b,
+                      alea_bytes text_b) {
+    if (!text_a.data || !text_b.data) {
+        text_a = text_in(answer, a, answer->scratch);
+        text_b = text_in(answer, b, answer->scratch + answer->scratch_bytes);
+    }
+    return text_a.length == text_b.length && !memcmp(text_a.data, text_b.data, text_a.length);
+}
+
 /* Two ids may have one text: the first place stays, with the higher value (vLLM: the later). */
-static int32_t merge_texts(const alea_api_answer *answer, alea_alternative *rows, int32_t n) {
+static int32_t merge_texts(const alea_api_answer *answer, const int32_t *before,
+                           alea_alternative *rows, int32_t n) {
     alea_bytes texts[1 + ALEA_TOKEN_IDS_MAX];
     int32_t kept = 0;
     if (answer->shown->tokens_as_token_ids) return n;
     for (int32_t i = 0; i < n; i++) {
-        const alea_token_info info = info_of(answer, rows[i].token);
-        const alea_bytes text = shown_bytes(&info);
+        const token_at at = {rows[i].token, before};
+        const alea_bytes text = ready_text(answer, rows[i].token);
         int32_t twin = 0;
-        while (twin < kept && (texts[twin].length != text.length ||
-                               memcmp(texts[twin].data, text.data, text.length) != 0))
+        while (twin < kept &&
+               !same_text(answer, (token_at){rows[twin].token, before}, texts[twin], at, text))
             twin++;
         if (twin == kept) {
             texts[kept] = text;
@@ -156,7 +178,8 @@ static int32_t merge_texts(const alea_api_answer *answer, alea_alternative *rows
 static void write_top_object(alea_api_answer *answer, const alea_api_choice *choice,
                              const alea_api_entry *entry) {
     alea_alternative rows[1 + ALEA_TOKEN_IDS_MAX];
-    const int32_t n = merge_texts(answer, rows, chosen_first(answer, choice, entry, rows));
+    const int32_t n =
+        merge_texts(answer, entry->before, rows, chosen_first(answer, choice, entry, rows));
     alea__json_begin_object(&answer->writer);
     for (int32_t i = 0; i < n; i++) {
         alea__json_key_bytes(&answer->writer,

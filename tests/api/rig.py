@@ -128,6 +128,11 @@ def prompt_of(endpoint, text="hello"):
     return {"prompt": text}
 
 
+def asks(body):
+    """Whether logprobs are asked for: 0 is yes."""
+    return body.get("logprobs") is not None and body["logprobs"] is not False
+
+
 def whole_of(answer):
     """Of each choice what both modes must share."""
     found = {}
