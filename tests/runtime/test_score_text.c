@@ -95,6 +95,49 @@ static void test_trailing_blanks_move_to_the_continuation(void **state) {
     alea__token_ids_free(&ids);
 }
 
+typedef struct summed {
+    alea_score_sums sums;
+    double continuation; /* added up here, from the place that the encoding names */
+    int32_t n_continuation;
+} summed;
+
+static alea_status add_up(void *user, const alea_scored *scored) {
+    summed *s = user;
+    alea__score_sums_add(&s->sums, scored, 1);
+    if (scored->index < s->sums.continuation) return ALEA_OK;
+    s->continuation += (double)scored->report->logprob;
+    s->n_continuation++;
+    return ALEA_OK;
+}
+
+static void test_only_the_continuation_is_summed_from_where_the_context_ends_CON_17(void **state) {
+    (void)state;
+    static const struct {
+        const char *context, *continuation, *tail;
+    } cases[] = {
+        {"Answer: ", "yes", " yes"}, /* the blank is the continuation's */
+        {"Is it a t", "he", " the"}, /* one token holds the end of one and the start of the other */
+    };
+    for (size_t i = 0; i < 2; i++) {
+        char tail[64];
+        alea_token_ids ids;
+        alea_error error;
+        assert_int_equal(alea__joint_encode(core, bytes_of(cases[i].context),
+                                            bytes_of(cases[i].continuation), 0, &ids, &error),
+                         ALEA_OK);
+        spell(&ids, ids.continuation, tail);
+        assert_string_equal(tail, cases[i].tail);
+        const alea_score_options how = {.kernels = alea__kernels()};
+        summed s = {.sums = alea__score_sums_start(ids.continuation)};
+        assert_int_equal(
+            alea__score_tokens(core, &how, ids.tokens, ids.n_tokens, add_up, &s, &error), ALEA_OK);
+        assert_true(s.sums.continuation_sum_logprob == s.continuation);
+        assert_true(s.sums.sum_logprob < s.continuation);
+        assert_int_equal((size_t)s.n_continuation, ids.n_tokens - ids.continuation);
+        alea__token_ids_free(&ids);
+    }
+}
+
 static void test_continuation_without_anything_before_it_is_refused(void **state) {
     (void)state;
     alea_token_ids ids = {.n_tokens = 77};
@@ -178,6 +221,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_continuation_starts_at_the_token_with_its_first_byte),
         cmocka_unit_test(test_trailing_blanks_move_to_the_continuation),
+        cmocka_unit_test(test_only_the_continuation_is_summed_from_where_the_context_ends_CON_17),
         cmocka_unit_test(test_continuation_without_anything_before_it_is_refused),
         cmocka_unit_test(test_long_texts_are_encoded_whole),
         cmocka_unit_test(test_sums_leave_out_the_first_token_and_follow_order),
