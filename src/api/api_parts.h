@@ -105,6 +105,10 @@ alea_status alea__api_chat_encode(const alea_api *api, const alea_api_values *va
                                   bool must_fit, alea_arena *arena, alea_token_list *out,
                                   alea_bytes *text, alea_api_error *error) ALEA_MUST_USE;
 
+/* Whether an answer without tool calls is what was asked for. */
+alea_status alea__api_check_tool_choice(const alea_api_values *values,
+                                        alea_api_error *error) ALEA_MUST_USE;
+
 /* The role of the answer: the assistant's, or that of the message that it continues. */
 alea_bytes alea__api_chat_role(const alea_api_values *values);
 

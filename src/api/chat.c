@@ -272,11 +272,9 @@ static void write_variables(alea_json_writer *writer, const alea_api_values *val
     alea__json_end_object(writer);
 }
 
-static alea_status check_tools(const alea_api_values *values, alea_api_error *error) {
+alea_status alea__api_check_tool_choice(const alea_api_values *values, alea_api_error *error) {
     alea_bytes word = {NULL, 0};
     const alea_json_value *choice = values->tool_choice;
-    if (values->tools && alea__json_size(values->tools) == 0)
-        return refuse(error, "tools", "tools must not be empty");
     if (choice && alea__json_kind(choice) != ALEA_JSON_OBJECT &&
         alea__json_get_string(choice, "tool_choice", &word, NULL) < 0)
         return alea__api_error_set(error, ALEA_FAULT_TYPE, "tool_choice",
@@ -291,6 +289,8 @@ static alea_status check_tools(const alea_api_values *values, alea_api_error *er
 static alea_status check_modes(const alea_api *api, const alea_api_values *values,
                                alea_api_error *error) {
     const bool adds = !values->add_generation_prompt.given || values->add_generation_prompt.value;
+    if (values->tools && alea__json_size(values->tools) == 0)
+        return refuse(error, "tools", "tools must not be empty");
     if (adds && values->continue_final_message.value)
         return refuse(error, "continue_final_message",
                       "continue_final_message needs add_generation_prompt: false");
@@ -471,8 +471,7 @@ static alea_status encode(const alea_api *api, const alea_api_values *values,
 alea_status alea__api_chat_encode(const alea_api *api, const alea_api_values *values, int64_t now_s,
                                   bool must_fit, alea_arena *arena, alea_token_list *out,
                                   alea_bytes *text, alea_api_error *error) {
-    alea_status status = check_tools(values, error);
-    if (status >= 0) status = check_modes(api, values, error);
+    alea_status status = check_modes(api, values, error);
     if (status < 0) return status;
     rendering r = {.last = {NULL, 0}};
     alea__json_write_to_buffer(&r.messages, ALEA_API_BODY_BYTES_MAX);

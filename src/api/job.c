@@ -270,7 +270,9 @@ static alea_status read_chat(alea_api_maker *maker) {
     const bool wants_text =
         maker->values->return_prompt_text.given && maker->values->return_prompt_text.value;
     const bool must_fit = !maker->values->truncate_prompt_tokens.given;
-    alea_status status = alea__api_chat_encode(
+    alea_status status = alea__api_check_tool_choice(maker->values, maker->error);
+    if (status < 0) return status;
+    status = alea__api_chat_encode(
         maker->api, maker->values, maker->context->now_s, must_fit, &draft->arena, &ids,
         wants_text ? &draft->presentation.prompt_text : NULL, maker->error);
     if (status < 0) return status;
