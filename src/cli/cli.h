@@ -41,6 +41,7 @@ typedef struct alea_settings {
     int64_t context_tokens;
     int64_t threads;
 
+    const char *device; /* "cpu", "cuda" */
     bool json;
     const char *output;
     const char *color; /* "auto", "always", "never" */

@@ -3,6 +3,7 @@
  * in order; a sample is the same whatever is computed beside it. The seed is drawn here when none
  * is given, and always reported, so that whatever was seen can be seen again.
  */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/random.h>
@@ -210,9 +211,17 @@ static alea_exit visit(void *user, const alea_question *question) {
     return code;
 }
 
+/* No further line is there yet: whoever writes them may be waiting for an answer. */
+static alea_exit use_wait(void *user, bool *more) {
+    generate_command *self = user;
+    const alea_exit code = self->n_jobs > 0 ? show_oldest(self) : ALEA_EXIT_OK;
+    *more = self->n_jobs > 0;
+    return code;
+}
+
 /* What was asked before a bad line is shown all the same. */
 static alea_exit walk(generate_command *self) {
-    const alea_exit asked = alea__prompts_walk(self->settings, visit, self);
+    const alea_exit asked = alea__prompts_walk(self->settings, visit, use_wait, self);
     alea_exit shown = ALEA_EXIT_OK;
     while (self->n_jobs > 0 && shown == ALEA_EXIT_OK && asked != ALEA_EXIT_INTERRUPTED)
         shown = show_oldest(self);
@@ -241,7 +250,8 @@ static alea_exit start_engine(generate_command *self) {
     return alea__exit_of(status);
 }
 
-static alea_exit run(const alea_settings *settings, const alea_session *session, uint64_t seed) {
+static alea_exit run(const alea_settings *settings, const alea_session *session,
+                     alea_output *output, uint64_t seed) {
     generate_command *self = calloc(1, sizeof *self);
     if (!self) {
         alea__complain("out of memory");
@@ -250,21 +260,15 @@ static alea_exit run(const alea_settings *settings, const alea_session *session,
     self->settings = settings;
     self->session = session;
     fill_params(self, seed);
-    alea_output output;
-    alea_exit code = ALEA_EXIT_OUTPUT;
-    if (alea__output_open(&output, settings->output) >= 0) {
-        self->printer = settings->json ? alea__printer_json(settings, session, &output)
-                                       : alea__printer_table(settings, session, &output);
-        code = self->printer ? start_engine(self) : ALEA_EXIT_FAILURE;
-        if (code == ALEA_EXIT_OK) {
-            self->printer->seed = seed;
-            code = walk(self);
-            alea__engine_destroy(self->engine);
-        }
-        if (self->printer) self->printer->api->free(self->printer);
-        if (alea__output_close(&output, code == ALEA_EXIT_OK) < 0 && code == ALEA_EXIT_OK)
-            code = ALEA_EXIT_OUTPUT;
+    self->printer = settings->json ? alea__printer_json(settings, session, output)
+                                   : alea__printer_table(settings, session, output);
+    alea_exit code = self->printer ? start_engine(self) : ALEA_EXIT_FAILURE;
+    if (code == ALEA_EXIT_OK) {
+        self->printer->seed = seed;
+        code = walk(self);
+        alea__engine_destroy(self->engine);
     }
+    if (self->printer) self->printer->api->free(self->printer);
     free(self);
     return code;
 }
@@ -291,10 +295,13 @@ alea_exit alea__cmd_generate(const alea_settings *settings) {
     if (code == ALEA_EXIT_OK) code = choose_seed(settings, &seed);
     if (code == ALEA_EXIT_OK) code = alea__prompts_check(settings);
     if (code != ALEA_EXIT_OK) return code;
+    alea_output output;
+    if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
     alea_session session;
     code = alea__session_open(settings, settings->model, 0, sequences_for(settings), &session);
-    if (code != ALEA_EXIT_OK) return code;
-    code = run(settings, &session, seed);
-    alea__session_close(&session);
-    return code;
+    if (code == ALEA_EXIT_OK) {
+        code = run(settings, &session, &output, seed);
+        alea__session_close(&session);
+    }
+    return alea__output_finish(&output, code);
 }

@@ -9,6 +9,7 @@
 #include "base/cpu.h"
 #include "cli/output.h"
 #include "cli/session.h"
+#include "cli/terminal.h"
 #include "core/llama/core_llama.h"
 #include "json/json_write.h"
 
@@ -21,12 +22,15 @@ typedef struct fact_sheet {
 static void put_line(const fact_sheet *sheet, const char *label, const char *format, ...)
     ALEA_PRINTF(3, 4);
 static void put_line(const fact_sheet *sheet, const char *label, const char *format, ...) {
-    char value[400], line[512];
+    char value[400], shown[800], line[1024];
     va_list args;
     va_start(args, format);
     vsnprintf(value, sizeof value, format, args);
     va_end(args);
-    const int n = snprintf(line, sizeof line, "%-22s %s\n", label, value);
+    alea__harmless_text((alea_bytes){(const uint8_t *)value, strlen(value)}, shown, sizeof shown);
+    for (char *at = shown; (at = strchr(at, '\n')) != NULL; at++)
+        *at = ' '; /* one fact, one line */
+    const int n = snprintf(line, sizeof line, "%-22s %s\n", label, shown);
     if (alea__output_write(sheet->output, line, (size_t)n) < 0) return; /* it has complained */
 }
 
@@ -170,14 +174,13 @@ static alea_status to_output(void *user, const char *data, size_t length) {
     return alea__output_write(user, data, length);
 }
 
-static alea_exit print(const alea_settings *settings, const alea_session *session) {
-    alea_output output;
-    if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
+static alea_exit print(const alea_settings *settings, const alea_session *session,
+                       alea_output *output) {
     char buffer[4096];
     alea_json_writer writer;
-    fact_sheet sheet = {.output = &output};
+    fact_sheet sheet = {.output = output};
     if (settings->json) {
-        alea__json_write_to_flush(&writer, buffer, sizeof buffer, to_output, &output);
+        alea__json_write_to_flush(&writer, buffer, sizeof buffer, to_output, output);
         alea__json_begin_object(&writer);
         sheet.json = &writer;
     }
@@ -190,20 +193,22 @@ static alea_exit print(const alea_settings *settings, const alea_session *sessio
         alea__json_end_object(&writer);
         alea__json_newline(&writer);
         status = alea__json_finish(&writer);
-        if (status < 0 && !output.failed)
+        if (status < 0 && !output->failed)
             alea__complain("a fact cannot be written as JSON: %s", alea_status_text(status));
     }
-    const bool whole = status >= 0 && !output.failed;
-    const alea_status closed = alea__output_close(&output, whole);
-    return whole && closed >= 0 ? ALEA_EXIT_OK : ALEA_EXIT_OUTPUT;
+    return status >= 0 && !output->failed ? ALEA_EXIT_OK : ALEA_EXIT_OUTPUT;
 }
 
 alea_exit alea__cmd_inspect(const alea_settings *settings) {
-    if (settings->n_operands == 0) return print(settings, NULL);
+    alea_output output;
+    if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
+    if (settings->n_operands == 0)
+        return alea__output_finish(&output, print(settings, NULL, &output));
     alea_session session;
     alea_exit code = alea__session_open(settings, settings->operands[0], 0, 1, &session);
-    if (code != ALEA_EXIT_OK) return code;
-    code = print(settings, &session);
-    alea__session_close(&session);
-    return code;
+    if (code == ALEA_EXIT_OK) {
+        code = print(settings, &session, &output);
+        alea__session_close(&session);
+    }
+    return alea__output_finish(&output, code);
 }

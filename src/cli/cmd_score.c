@@ -126,31 +126,29 @@ static alea_exit check_windows(const alea_settings *settings, const alea_session
     return ALEA_EXIT_OK;
 }
 
-static alea_exit run(const alea_settings *settings, const alea_session *session) {
+static alea_exit run(const alea_settings *settings, const alea_session *session,
+                     alea_output *output) {
     alea_exit code = check_windows(settings, session);
     if (code != ALEA_EXIT_OK) return code;
-    alea_output output;
-    if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
     score_command self = {.settings = settings, .session = session};
-    self.printer = settings->json ? alea__printer_json(settings, session, &output)
-                                  : alea__printer_table(settings, session, &output);
-    code = ALEA_EXIT_FAILURE;
-    if (self.printer) {
-        code = alea__questions_walk(settings, visit, &self);
-        self.printer->api->free(self.printer);
-    }
-    if (alea__output_close(&output, code == ALEA_EXIT_OK) < 0 && code == ALEA_EXIT_OK)
-        code = ALEA_EXIT_OUTPUT;
+    self.printer = settings->json ? alea__printer_json(settings, session, output)
+                                  : alea__printer_table(settings, session, output);
+    if (!self.printer) return ALEA_EXIT_FAILURE;
+    code = alea__questions_walk(settings, visit, &self);
+    self.printer->api->free(self.printer);
     return code;
 }
 
 alea_exit alea__cmd_score(const alea_settings *settings) {
     alea_exit code = alea__questions_check(settings);
     if (code != ALEA_EXIT_OK) return code;
+    alea_output output;
+    if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
     alea_session session;
     code = alea__session_open(settings, settings->model, 0, 1, &session);
-    if (code != ALEA_EXIT_OK) return code;
-    code = run(settings, &session);
-    alea__session_close(&session);
-    return code;
+    if (code == ALEA_EXIT_OK) {
+        code = run(settings, &session, &output);
+        alea__session_close(&session);
+    }
+    return alea__output_finish(&output, code);
 }

@@ -3,6 +3,7 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -43,18 +44,23 @@ static alea_status interrupted(void) {
 static alea_status read_all(int fd, const char *path, alea_input_buffer *buffer) {
     for (;;) {
         if (alea__interrupted) return interrupted();
-        if (buffer->length == buffer->capacity) {
+        /* A text that fills the last buffer is no longer than that if nothing follows. */
+        const bool is_full = buffer->length == ALEA_INPUT_BYTES_MAX;
+        if (buffer->length == buffer->capacity && !is_full) {
             alea_status status = grow(buffer, path);
             if (status < 0) return status;
         }
+        uint8_t beyond;
         const ssize_t n =
-            read(fd, buffer->data + buffer->length, buffer->capacity - buffer->length);
+            is_full ? read(fd, &beyond, 1)
+                    : read(fd, buffer->data + buffer->length, buffer->capacity - buffer->length);
         if (n < 0 && errno == EINTR) continue;
         if (n < 0) {
             alea__complain("cannot read %s: %s", shown_name(path), strerror(errno));
             return ALEA_EIO;
         }
         if (n == 0) return ALEA_OK;
+        if (is_full) return grow(buffer, path);
         buffer->length += (size_t)n;
     }
 }
@@ -81,20 +87,51 @@ alea_status alea__read_text(const char *path, alea_input_buffer *buffer) {
     return status;
 }
 
+bool alea__lines_would_wait(const alea_lines *lines) {
+    struct pollfd input = {.fd = lines->fd, .events = POLLIN};
+    return lines->at == lines->end && poll(&input, 1, 0) == 0;
+}
+
+/* More bytes; none at the end. */
+static alea_status fill(alea_lines *lines, const char *name) {
+    for (;;) {
+        if (alea__interrupted) return interrupted();
+        const ssize_t n = read(lines->fd, lines->bytes, sizeof lines->bytes);
+        if (n < 0 && errno == EINTR) continue;
+        if (n < 0) {
+            alea__complain("cannot read %s: %s", name, strerror(errno));
+            return ALEA_EIO;
+        }
+        lines->at = 0;
+        lines->end = (size_t)n;
+        return ALEA_OK;
+    }
+}
+
+static alea_status append(alea_input_buffer *line, const uint8_t *bytes, size_t n,
+                          const char *name) {
+    while (line->capacity - line->length < n) {
+        const alea_status status = alea__interrupted ? interrupted() : grow(line, name);
+        if (status < 0) return status;
+    }
+    memcpy(line->data + line->length, bytes, n);
+    line->length += n;
+    return ALEA_OK;
+}
+
 /* getline has no bound, and where memory ends it looks as if the file did. */
-alea_status alea__read_line(FILE *file, const char *name, alea_input_buffer *line) {
+alea_status alea__read_line(alea_lines *lines, const char *name, alea_input_buffer *line) {
     line->length = 0;
     if (alea__interrupted) return interrupted();
-    for (int byte; (byte = getc_unlocked(file)) != EOF;) {
-        if (line->length == line->capacity) {
-            const alea_status status = alea__interrupted ? interrupted() : grow(line, name);
-            if (status < 0) return status;
-        }
-        line->data[line->length++] = (uint8_t)byte;
-        if (byte == '\n') return ALEA_OK;
+    for (;;) {
+        alea_status status = lines->at == lines->end ? fill(lines, name) : ALEA_OK;
+        if (status < 0 || lines->at == lines->end) return status;
+        const uint8_t *start = lines->bytes + lines->at;
+        const uint8_t *newline = memchr(start, '\n', lines->end - lines->at);
+        const size_t n = newline ? (size_t)(newline - start) + 1 : lines->end - lines->at;
+        status = append(line, start, n, name);
+        if (status < 0) return status;
+        lines->at += n;
+        if (newline) return ALEA_OK;
     }
-    if (alea__interrupted) return interrupted();
-    if (!ferror(file)) return ALEA_OK;
-    alea__complain("cannot read %s: %s", name, strerror(errno));
-    return ALEA_EIO;
 }

@@ -15,17 +15,24 @@
 #include "base/cpu.h"
 #include "base/fenv_check.h"
 #include "cli/options.h"
+#include "cli/output.h"
 
 volatile sig_atomic_t alea__interrupted;
 
+/* The first asks; the second ends the process as if it had not been caught, but leaves no part of
+ * an --output file. */
 static void interrupt(int signal_number) {
-    (void)signal_number;
+    if (alea__interrupted) {
+        alea__output_abandon();
+        signal(signal_number, SIG_DFL);
+        raise(signal_number);
+    }
     alea__interrupted = 1;
 }
 
 /* Without SA_RESTART, so that a read which waits for input ends too. */
 static void catch_interrupts(void) {
-    struct sigaction action = {.sa_handler = interrupt, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = interrupt};
     sigemptyset(&action.sa_mask);
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);

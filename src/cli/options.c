@@ -102,6 +102,7 @@ const alea_option alea__options[] = {
          "write to FILE, which appears when all is done"),
     INT("context", 'c', SCORE | GENERATE | INSPECT | BENCH, context_tokens, "N", 1, INT32_MAX,
         "tokens that a sequence can hold (default: the model's, at most 4096)"),
+    WORD("device", 0, BENCH, device, "NAME", "cpu cuda", "of ops: cpu (default) or cuda"),
     INT("threads", 0, SCORE | GENERATE | BENCH, threads, "N", 1, 1024,
         "threads (default: processors that may be used)"),
     FLAG("fast", 0, SCORE | GENERATE | INSPECT, fast,
@@ -124,6 +125,7 @@ const alea_command *alea__command_find(const char *name) {
 
 static alea_settings defaults(void) {
     return (alea_settings){.color = "auto",
+                           .device = "cpu",
                            .n = 1,
                            .max_tokens = 256,
                            .temperature = 1,
@@ -154,6 +156,9 @@ static alea_exit refuse(const alea_option *option, const char *text) {
         alea__complain(*text ? "--%s is given more than %d times"
                              : "--%s is empty, it must have at least one character",
                        option->name, ALEA_LIST_MAX);
+        break;
+    case ALEA_OPTION_TEXT:
+        alea__complain("--%s is empty, it must name a file", option->name);
         break;
     case ALEA_OPTION_SEED:
         alea__complain("--%s is '%s', it must be an integer in 0..18446744073709551615",
@@ -215,7 +220,10 @@ static alea_exit store(const alea_option *option, const char *text, alea_setting
     bool good = true;
     switch (option->kind) {
     case ALEA_OPTION_FLAG: *(bool *)field = true; break;
-    case ALEA_OPTION_TEXT: *(const char **)field = text; break;
+    case ALEA_OPTION_TEXT:
+        good = *text || strcmp(option->value, "FILE") != 0; /* no file has no name */
+        *(const char **)field = text;
+        break;
     case ALEA_OPTION_LIST: good = add_word(text, field); break;
     case ALEA_OPTION_WORD:
         good = is_word(option->words, text);

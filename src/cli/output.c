@@ -3,13 +3,24 @@
 
 #include <errno.h>
 #include <fcntl.h>
+#include <libgen.h>
+#include <limits.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "cli/cli.h"
+enum { LINKS_MAX = 40 }; /* as the kernel counts */
+
+/* For the signal handler; a program has one output. */
+static _Atomic(const char *) unfinished;
+
+void alea__output_abandon(void) {
+    const char *path = atomic_load(&unfinished);
+    if (path) unlink(path);
+}
 
 static alea_status fail(alea_output *output, const char *doing) {
     const int reason = errno;
@@ -24,26 +35,69 @@ static alea_status fail(alea_output *output, const char *doing) {
     return ALEA_EIO;
 }
 
+/* The file that `path` stands for, also where it is a link to a file that is not there yet. */
+static char *follow(const char *path) {
+    char *name = strdup(path);
+    for (int i = 0; name && i < LINKS_MAX; i++) {
+        char to[PATH_MAX], folder[PATH_MAX];
+        const ssize_t n = readlink(name, to, sizeof to - 1);
+        if (n < 0) return name; /* no link; what else is wrong shows when it is opened */
+        to[n] = 0;
+        snprintf(folder, sizeof folder, "%s", name);
+        const bool relative = to[0] != '/';
+        const size_t length = strlen(folder) + (size_t)n + 2;
+        char *next = malloc(length);
+        if (next)
+            snprintf(next, length, "%s%s%s", relative ? dirname(folder) : "", relative ? "/" : "",
+                     to);
+        free(name);
+        name = next;
+    }
+    if (name) errno = ELOOP;
+    free(name);
+    return NULL;
+}
+
+static void forget_temporary(alea_output *output) {
+    atomic_store(&unfinished, NULL);
+    free(output->temporary);
+    free(output->target);
+    output->temporary = output->target = NULL;
+}
+
 /* Without the file, if there is one. */
 static void drop_temporary(alea_output *output) {
     if (output->fd >= 0) {
         close(output->fd);
         unlink(output->temporary);
     }
-    free(output->temporary);
-    output->temporary = NULL;
+    forget_temporary(output);
     output->fd = -1;
 }
 
-static alea_status open_temporary(alea_output *output) {
-    const size_t length = strlen(output->path) + sizeof ".XXXXXX";
-    output->temporary = malloc(length);
-    if (!output->temporary) return fail(output, "create");
-    snprintf(output->temporary, length, "%s.XXXXXX", output->path);
-    output->fd = mkostemp(output->temporary, O_CLOEXEC);
-    const mode_t mask = umask(0); /* mkostemp makes it private; give it the usual rights */
+/* The rights of the file that is replaced, or the usual ones: mkostemp made it private. */
+static bool give_rights(int fd, const struct stat *older) {
+    if (older) {
+        (void)!fchown(fd, older->st_uid, older->st_gid); /* where that is ours to give */
+        return fchmod(fd, older->st_mode & 0777) == 0;
+    }
+    const mode_t mask = umask(0);
     umask(mask);
-    if (output->fd >= 0 && fchmod(output->fd, 0666 & ~mask) == 0) return ALEA_OK;
+    return fchmod(fd, 0666 & ~mask) == 0;
+}
+
+static alea_status open_temporary(alea_output *output, const struct stat *older) {
+    output->target = follow(output->path);
+    if (!output->target) return fail(output, "create");
+    const size_t length = strlen(output->target) + sizeof ".XXXXXX";
+    output->temporary = malloc(length);
+    output->fd = -1;
+    if (output->temporary) {
+        snprintf(output->temporary, length, "%s.XXXXXX", output->target);
+        output->fd = mkostemp(output->temporary, O_CLOEXEC);
+    }
+    if (output->fd >= 0) atomic_store(&unfinished, output->temporary);
+    if (output->fd >= 0 && give_rights(output->fd, older)) return ALEA_OK;
     const alea_status status = fail(output, "create");
     drop_temporary(output);
     return status;
@@ -54,7 +108,7 @@ alea_status alea__output_open(alea_output *output, const char *path) {
     if (!path) return ALEA_OK;
     struct stat facts;
     const bool exists = stat(path, &facts) == 0;
-    if (!exists || S_ISREG(facts.st_mode)) return open_temporary(output);
+    if (!exists || S_ISREG(facts.st_mode)) return open_temporary(output, exists ? &facts : NULL);
     output->fd = open(path, O_WRONLY | O_CLOEXEC); /* a directory is refused here */
     return output->fd < 0 ? fail(output, "open") : ALEA_OK;
 }
@@ -95,10 +149,14 @@ alea_status alea__output_close(alea_output *output, bool keep) {
     if (close(output->fd) < 0 && status >= 0) status = fail(output, "write to");
     if (!output->temporary) return status;
     if (keep && !output->failed) {
-        if (rename(output->temporary, output->path) < 0) status = fail(output, "create");
+        if (rename(output->temporary, output->target) < 0) status = fail(output, "create");
     }
     if (!keep || output->failed) unlink(output->temporary);
-    free(output->temporary);
-    output->temporary = NULL;
+    forget_temporary(output);
     return output->failed ? ALEA_EIO : status;
+}
+
+alea_exit alea__output_finish(alea_output *output, alea_exit code) {
+    const alea_status status = alea__output_close(output, code == ALEA_EXIT_OK);
+    return code == ALEA_EXIT_OK && status < 0 ? ALEA_EXIT_OUTPUT : code;
 }

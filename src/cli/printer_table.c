@@ -114,9 +114,12 @@ static void show_id(const alea_text_id *id, char *out, size_t capacity) {
 static alea_status text_begin(alea_printer *base, const alea_text_id *id) {
     table *self = (table *)base;
     alea_status status = self->n_texts++ ? put(self, "\n") : ALEA_OK;
-    char name[512];
+    char name[512], model[256];
     show_id(id, name, sizeof name);
-    if (status >= 0) status = put_line(self, "%s — %s", name, base->session->info.model);
+    const char *described = base->session->info.model;
+    alea__harmless_text((alea_bytes){(const uint8_t *)described, strlen(described)}, model,
+                        sizeof model);
+    if (status >= 0) status = put_line(self, "%s — %s", name, model);
     return status < 0 ? status : put_titles(self);
 }
 
@@ -159,6 +162,21 @@ static alea_status sample_begin(alea_printer *base, const alea_sample *sample) {
     return status;
 }
 
+/* Verbatim into a file or a pipe; a terminal would obey control bytes. */
+static alea_status put_sampled(table *self, alea_bytes text) {
+    if (!self->live) return alea__output_write(self->base.output, text.data, text.length);
+    const size_t capacity = ALEA_HARMLESS_BOUND(text.length);
+    char *shown = malloc(capacity);
+    if (!shown) {
+        alea__complain("out of memory");
+        return ALEA_ENOMEM;
+    }
+    const size_t length = alea__harmless_text(text, shown, capacity);
+    const alea_status status = alea__output_write(self->base.output, shown, length);
+    free(shown);
+    return status;
+}
+
 static alea_status put_text(table *self, const alea_sampled *sampled) {
     alea_token_info info;
     alea_status status = alea_core_token(self->base.session->core, sampled->report->token, &info);
@@ -172,7 +190,7 @@ static alea_status put_text(table *self, const alea_sampled *sampled) {
     const size_t length = alea__text_stream_push(&self->stream, info.bytes, text, NULL);
     if (length) {
         status = put(self, paint(self, alea__color_of(exp((double)sampled->report->logprob))));
-        if (status >= 0) status = alea__output_write(self->base.output, text, length);
+        if (status >= 0) status = put_sampled(self, (alea_bytes){text, length});
         if (status >= 0) status = put(self, paint(self, ALEA_COLOR_OFF));
     }
     free(text);

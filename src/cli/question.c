@@ -2,7 +2,10 @@
 #include "cli/question.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 
 alea_exit alea__questions_check(const alea_settings *settings) {
     const int kinds =
@@ -54,39 +57,59 @@ static bool is_blank_line(alea_bytes line) {
     return true;
 }
 
-static alea_exit walk_lines(FILE *file, const char *name, alea_question_forms forms,
-                            alea_question_fn visit, void *user) {
+/* Who asks for prompts or questions, and what is done with each. */
+typedef struct walker {
+    alea_question_forms forms;
+    alea_question_fn visit;
+    alea_wait_fn wait; /* NULL: nothing to do meanwhile */
+    void *user;
+} walker;
+
+/* Until the next line is there, or nothing is left to do while it is not. */
+static alea_exit use_wait(const walker *self, const alea_lines *lines) {
+    bool more = self->wait != NULL;
+    alea_exit code = ALEA_EXIT_OK;
+    while (more && code == ALEA_EXIT_OK && alea__lines_would_wait(lines))
+        code = self->wait(self->user, &more);
+    return code;
+}
+
+static alea_exit walk_lines(int fd, const char *name, const walker *self) {
+    alea_lines lines = {.fd = fd};
     alea_input_buffer buffer = {0};
     alea_exit code = ALEA_EXIT_OK;
     for (uint64_t number = 1; code == ALEA_EXIT_OK; number++) {
         char where[128];
         snprintf(where, sizeof where, "%.90s line %llu", name, (unsigned long long)number);
-        const alea_status status = alea__read_line(file, where, &buffer);
+        code = use_wait(self, &lines);
+        if (code != ALEA_EXIT_OK) break;
+        const alea_status status = alea__read_line(&lines, where, &buffer);
         if (status < 0) code = exit_of_read(status);
         if (status < 0 || buffer.length == 0) break;
         const alea_bytes line = {buffer.data, buffer.length};
         if (!is_blank_line(line))
-            code = alea__question_of_line(line, forms, where, number, visit, user);
+            code =
+                alea__question_of_line(line, self->forms, where, number, self->visit, self->user);
     }
     alea__buffer_free(&buffer);
     return code;
 }
 
-static alea_exit walk_jsonl(const char *path, alea_question_forms forms, alea_question_fn visit,
-                            void *user) {
-    if (strcmp(path, "-") == 0) return walk_lines(stdin, "standard input", forms, visit, user);
-    FILE *file = fopen(path, "re");
-    if (!file) {
+static alea_exit walk_jsonl(const char *path, const walker *self) {
+    if (strcmp(path, "-") == 0) return walk_lines(STDIN_FILENO, "standard input", self);
+    const int fd = open(path, O_RDONLY | O_CLOEXEC);
+    if (fd < 0) {
         alea__complain("cannot open %s: %s", path, strerror(errno));
         return ALEA_EXIT_INPUT;
     }
-    const alea_exit code = walk_lines(file, path, forms, visit, user);
-    fclose(file);
+    const alea_exit code = walk_lines(fd, path, self);
+    close(fd);
     return code;
 }
 
 alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn visit, void *user) {
-    if (settings->jsonl) return walk_jsonl(settings->jsonl, ALEA_FORMS_SCORE, visit, user);
+    const walker self = {.forms = ALEA_FORMS_SCORE, .visit = visit, .user = user};
+    if (settings->jsonl) return walk_jsonl(settings->jsonl, &self);
     if (!settings->text) return walk_files(settings, visit, user);
     const alea_question question = {.id = name_of("text"),
                                     .kind = ALEA_QUESTION_TEXT,
@@ -95,8 +118,10 @@ alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn v
     return visit(user, &question);
 }
 
-alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit, void *user) {
-    if (settings->jsonl) return walk_jsonl(settings->jsonl, ALEA_FORMS_PROMPT, visit, user);
+alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit,
+                             alea_wait_fn wait, void *user) {
+    const walker self = {.forms = ALEA_FORMS_PROMPT, .visit = visit, .wait = wait, .user = user};
+    if (settings->jsonl) return walk_jsonl(settings->jsonl, &self);
     if (!settings->prompt) return walk_files(settings, visit, user);
     const alea_question question = {.id = name_of("prompt"),
                                     .kind = ALEA_QUESTION_PROMPT,

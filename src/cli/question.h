@@ -22,6 +22,9 @@ typedef struct alea_question {
  */
 typedef alea_exit (*alea_question_fn)(void *user, const alea_question *question);
 
+/* ALEA_EXIT_OK with *more set: there was something to do, and there may be more. */
+typedef alea_exit (*alea_wait_fn)(void *user, bool *more);
+
 /* What a line may hold. */
 typedef enum alea_question_forms {
     ALEA_FORMS_SCORE, /* text, prompt and continuation, token_ids */
@@ -32,9 +35,11 @@ typedef enum alea_question_forms {
 alea_exit alea__questions_check(const alea_settings *settings);
 alea_exit alea__questions_walk(const alea_settings *settings, alea_question_fn visit, void *user);
 
-/* The same for prompts: one file, --prompt or --jsonl. */
+/* The same for prompts: one file, --prompt or --jsonl. `wait` is called whenever no further line is
+ * there yet, again and again until there is one; it ends the walk as visit does. */
 alea_exit alea__prompts_check(const alea_settings *settings);
-alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit, void *user);
+alea_exit alea__prompts_walk(const alea_settings *settings, alea_question_fn visit,
+                             alea_wait_fn wait, void *user);
 
 /* A bad line: complains with its number. `number` counts from 1. */
 alea_exit alea__question_of_line(alea_bytes line, alea_question_forms forms, const char *where,

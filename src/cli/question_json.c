@@ -1,5 +1,6 @@
 /* A line of JSONL to a question. Members besides the ones that are named here are ignored: data
  * sets carry their own. */
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 

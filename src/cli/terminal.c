@@ -1,6 +1,7 @@
 /* Widths come from the C library's wcwidth under the UTF-8 locale that main.c sets. */
 #include "cli/terminal.h"
 
+#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -97,6 +98,28 @@ int alea__visible_text(alea_bytes text, int columns, char *out, size_t capacity)
         at += unit.length;
     }
     return used;
+}
+
+size_t alea__harmless_text(alea_bytes text, char *out, size_t capacity) {
+    size_t length = 0;
+    for (size_t at = 0; at < text.length;) {
+        const alea_utf8_unit unit =
+            alea__utf8_first((alea_bytes){text.data + at, text.length - at});
+        const uint32_t c =
+            unit.kind == ALEA_UTF8_CHARACTER ? code_point(text.data + at, unit.length) : 0xfffd;
+        char form[24];
+        if (c < 0x80 ? iscntrl((int)c) && c != '\n' && c != '\t' : c < 0xa0)
+            snprintf(form, sizeof form, c < 0x80 ? "\\x%02x" : "\\u{%x}", c);
+        else
+            snprintf(form, sizeof form, "%.*s", (int)unit.length, (const char *)text.data + at);
+        const size_t bytes = strlen(form);
+        if (length + bytes + 1 > capacity) break;
+        memcpy(out + length, form, bytes);
+        length += bytes;
+        at += unit.length;
+    }
+    out[length] = 0;
+    return length;
 }
 
 void alea__bar(double share, int cells, char *out, size_t capacity) {

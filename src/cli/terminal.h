@@ -25,6 +25,15 @@ const char *alea__color_of(double probability);
  */
 int alea__visible_text(alea_bytes text, int columns, char *out, size_t capacity);
 
+/*
+ * Text with its control bytes made visible, all but newlines and tabs: a model, or who made one,
+ * may not drive the terminal. Longer text is cut; `out` gets a NUL. Returns its length.
+ */
+size_t alea__harmless_text(alea_bytes text, char *out, size_t capacity);
+
+/* Bytes that alea__harmless_text may need for `n`. */
+#define ALEA_HARMLESS_BOUND(n) (4 * (size_t)(n) + 8)
+
 /* A bar of `cells` columns for a share of 0..1, in eighths; padded with spaces. */
 void alea__bar(double share, int cells, char *out, size_t capacity);
 

@@ -86,6 +86,9 @@ REFUSALS = [
     ("a model that is no GGUF", MODEL, "GGUF", ["inspect", PROGRAM], ""),
     ("an empty model", MODEL, "regular file", ["inspect", "/dev/null"], ""),
     ("no folder for the output", OUTPUT, "cannot create", ["score", *TOY, "--text", "a", "-o", "/nowhere/x"], ""),
+    ("no folder for the output, before the model", OUTPUT, "cannot create", ["generate", "-m", "nowhere.gguf", "-p", "a", "-o", "/nowhere/x"], ""),
+    ("an output without a name", USAGE, "--output is empty", ["score", *TOY, "--text", "a", "-o", ""], ""),
+    ("a model without a name", USAGE, "--model is empty", ["score", "--model", "", "--text", "a"], ""),
     ("a directory as output", OUTPUT, "Is a directory", ["score", *TOY, "--text", "a", "-o", "/"], ""),
     ("a full device as output", OUTPUT, "No space left", ["score", *TOY, "--text", "a", "-o", "/dev/full"], ""),
 ]
@@ -138,6 +141,30 @@ class Refusals(Case):
         mask = os.umask(0)
         os.umask(mask)
         self.assertEqual(os.stat(path).st_mode & 0o777, 0o666 & ~mask)
+
+    def test_an_output_keeps_the_rights_of_the_file_that_it_replaces(self):
+        path = self.path("out.jsonl", "older\n")
+        os.chmod(path, 0o640)
+        self.good("score", *TOY, "--text", "abc", "--json", "-o", path)
+        self.assertEqual(os.stat(path).st_mode & 0o7777, 0o640)
+        with open(path, encoding="utf-8") as file:
+            self.assertEqual(len(parse_lines(file.read())), 1)
+
+    def test_a_link_as_output_stays_and_what_it_names_is_replaced(self):
+        os.mkdir(self.path("data"))
+        target = self.path("data/target", "older\n")
+        os.symlink("data/target", self.path("near"))
+        os.symlink(self.path("near"), self.path("far"))
+        os.symlink("data/new", self.path("dangling"))
+        for link, file in (("far", target), ("dangling", self.path("data/new"))):
+            self.good("score", *TOY, "--text", "abc", "--json", "-o", self.path(link))
+            self.assertTrue(os.path.islink(self.path(link)))
+            with open(file, encoding="utf-8") as made:
+                self.assertEqual(len(parse_lines(made.read())), 1)
+        self.assertEqual(sorted(os.listdir(self.path("data"))), ["new", "target"])
+        os.symlink("loop", self.path("loop"))
+        self.refused(OUTPUT, "cannot create .*symbolic links", "score", *TOY, "--text", "a", "-o",
+                     self.path("loop"))
 
     def test_a_failed_run_leaves_an_older_output_alone(self):
         path = self.path("out.jsonl", "older\n")
@@ -253,6 +280,21 @@ class Interrupts(Case):
             self.assertEqual(code, 130)
             self.assertEqual(said, "alea: interrupted\n")
             self.assertEqual(sorted(os.listdir(self.folder)), ["long.txt", "stdout"])
+
+    def test_a_second_signal_leaves_no_part_of_an_output_file(self):
+        path = self.path("long.txt", "word " * 50)
+        running = subprocess.Popen(
+            [PROGRAM, "score", "--model", "toy:slow_ms=20000", "--json", "-o", self.path("out"), path],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=environment())
+        while len(os.listdir(self.folder)) < 2:
+            time.sleep(0.02)
+        time.sleep(0.5)
+        running.send_signal(signal.SIGINT)
+        time.sleep(0.5)
+        self.assertIsNone(running.poll())
+        running.send_signal(signal.SIGINT)
+        self.assertEqual(running.wait(timeout=10), -signal.SIGINT)
+        self.assertEqual(os.listdir(self.folder), ["long.txt"])
 
     def test_waiting_for_input_can_be_interrupted(self):
         running = subprocess.Popen([PROGRAM, "score", *TOY, "-"], stdin=subprocess.PIPE,

@@ -4,6 +4,7 @@ import math
 import os
 import pty
 import re
+import select
 import subprocess
 import sys
 import unicodedata
@@ -262,6 +263,21 @@ class Samples(Case):
         self.assertEqual([(line["id"], line["sample"]) for line in lines],
                          [(i, c) for i in range(1, 101) for c in range(5)])
 
+    def test_each_line_of_a_pipe_is_answered_before_the_next_is_written(self):
+        for command in (["generate", "--seed", "1", "-n", "4"], ["score"]):
+            running = subprocess.Popen([PROGRAM, *command, *TOY, "--json", "--jsonl", "-"],
+                                       stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                                       env=environment())
+            kind = "prompt" if command[0] == "generate" else "text"
+            for number in range(3):
+                running.stdin.write(b'{"id":%d,"%s":"abc"}\n' % (number, kind.encode()))
+                running.stdin.flush()
+                self.assertTrue(select.select([running.stdout], [], [], 60)[0], "no answer")
+                self.assertEqual(json.loads(os.read(running.stdout.fileno(), 1 << 20))["id"], number)
+            running.stdin.close()
+            self.assertEqual(running.wait(timeout=60), 0)
+            running.stdout.close()
+
     def test_prompts_before_a_bad_line_are_answered(self):
         said = self.refused(3, "line 2", "generate", *TOY, "--json", "-n", "3", "--jsonl", "-",
                             stdin='{"id":1,"prompt":"a"}\n{"id":2}\n{"id":3,"prompt":"a"}\n')
@@ -392,6 +408,17 @@ class Terminal(Case):
         for row in rows:
             before = row[:re.search(r" -\d+\.\d{4} ", row).end() - 1]
             self.assertEqual(sum(cells(c) for c in before), 38, row)
+
+    def test_a_terminal_gets_no_control_bytes_of_a_model(self):
+        # The model says the byte after the last one: here 0x02, 0x03 and on beyond 0x1b.
+        args = ["generate", "--model", "toy:peak=60", "-p", "\x01", "-n", "40", "-T", "0", "-q"]
+        shown = self.on_terminal(*args, "--color", "never")
+        self.assertIn("\\x07", shown)
+        self.assertIn("\\x1b\\x1c", shown)
+        self.assertIn("!", shown)
+        for byte in range(32):
+            self.assertFalse(chr(byte) in shown and chr(byte) not in "\t\n\r", f"{byte:#x}")
+        self.assertIn("\x1b\x1c", self.good(*args))
 
     def test_rows_fit_the_terminal(self):
         plain = re.sub(r"\x1b\[[0-9;]*m", "",

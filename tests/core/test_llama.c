@@ -89,6 +89,23 @@ static void test_models_that_cannot_generate_are_refused(void **state) {
     assert_refused(path, (alea_core_options){.flags = 0}, ALEA_EFORMAT, "libllama");
 }
 
+static bool refuse_progress(float done, void *user) {
+    (void)done;
+    (*(int *)user)++;
+    return false;
+}
+
+/* The trial would call this model damaged; whoever cancels does not wait for it. */
+static void test_opening_is_cancelled_before_the_trial_ends(void **state) {
+    (void)state;
+    char path[MODEL_PATH_BYTES];
+    int calls = 0;
+    tiny_model("--architecture gpt2", path);
+    assert_refused(path, (alea_core_options){.progress = refuse_progress, .progress_user = &calls},
+                   ALEA_ECANCELLED, "cancelled");
+    assert_int_equal(calls, 1);
+}
+
 static void test_a_context_is_refused_before_memory_is_taken(void **state) {
     (void)state;
     char path[MODEL_PATH_BYTES];
@@ -375,6 +392,7 @@ int main(void) {
         cmocka_unit_test(test_each_unusable_path_has_its_own_line),
         cmocka_unit_test(test_a_truncated_model_is_named_so),
         cmocka_unit_test(test_models_that_cannot_generate_are_refused),
+        cmocka_unit_test(test_opening_is_cancelled_before_the_trial_ends),
         cmocka_unit_test(test_a_context_is_refused_before_memory_is_taken),
         cmocka_unit_test(test_a_context_that_memory_cannot_hold_is_refused),
         cmocka_unit_test(test_describe_tells_what_was_opened),

@@ -114,39 +114,41 @@ static void limit_child(uint64_t ms_max) {
     }
 }
 
-/* Reads the report; false: the child ended or the time ran out before it was whole. */
-static bool receive(int from, uint64_t ms_max, probe_report *report, bool *late) {
+/* Why a report is not whole: the child's end, the parent's clock, or who opens the model. */
+typedef enum verdict { WHOLE, ENDED, LATE, CANCELLED } verdict;
+
+static verdict receive(int from, uint64_t ms_max, const alea_core_options *options,
+                       probe_report *report) {
     const uint64_t end = alea__clock_ns() + ms_max * 1000000u;
     size_t got = 0;
-    *late = false;
     while (got < sizeof(*report)) {
-        const uint64_t now = alea__clock_ns();
-        if (now >= end) {
-            *late = true;
-            return false;
-        }
+        if (alea__clock_ns() >= end) return LATE;
+        if (options->progress != NULL && !options->progress(0.0f, options->progress_user))
+            return CANCELLED;
         struct pollfd wait = {.fd = from, .events = POLLIN};
         if (poll(&wait, 1, 100) < 1) continue;
         const ssize_t n = read(from, (char *)report + got, sizeof(*report) - got);
         if (n < 0 && errno == EINTR) continue;
-        if (n <= 0) return false;
+        if (n <= 0) return ENDED;
         got += (size_t)n;
     }
     report->line[sizeof(report->line) - 1] = '\0';
-    return true;
+    return WHOLE;
 }
 
-static alea_status judge(const char *path, const probe_report *report, bool whole, bool late,
-                         int ended, alea_error *error) {
+static alea_status judge(const char *path, const probe_report *report, verdict outcome, int ended,
+                         alea_error *error) {
     const char *name = alea__path_tail(path);
-    if (whole && report->status == ALEA_OK) return ALEA_OK;
-    if (whole && report->status < 0)
+    if (outcome == CANCELLED)
+        return alea_error_set(error, ALEA_ECANCELLED, "opening '%s' was cancelled", name);
+    if (outcome == WHOLE && report->status == ALEA_OK) return ALEA_OK;
+    if (outcome == WHOLE && report->status < 0)
         return alea_error_set(error, (alea_status)report->status, "%s", report->line);
-    if (whole)
+    if (outcome == WHOLE)
         return alea_error_set(error, ALEA_EFORMAT,
                               "model '%.60s' is damaged or not supported; libllama gave up: %.150s",
                               name, report->line);
-    if (late)
+    if (outcome == LATE)
         return alea_error_set(error, ALEA_EFORMAT,
                               "model '%s' kept libllama busy without an end; it is damaged, or the "
                               "disk is very slow",
@@ -179,12 +181,11 @@ alea_status alea__llama_probe(const alea_core_options *options, const alea_gguf_
     }
     close(ends[1]);
     probe_report report = {.status = 0};
-    bool late = false;
-    const bool whole = receive(ends[0], ms_max, &report, &late);
+    const verdict outcome = receive(ends[0], ms_max, options, &report);
     close(ends[0]);
     int ended = 0;
-    if (late) kill(child, SIGKILL);
+    if (outcome == LATE || outcome == CANCELLED) kill(child, SIGKILL);
     while (waitpid(child, &ended, 0) < 0 && errno == EINTR)
         continue;
-    return judge(options->model, &report, whole, late, ended, error);
+    return judge(options->model, &report, outcome, ended, error);
 }
