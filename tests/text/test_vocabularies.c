@@ -12,6 +12,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/utf8.h"
 #include "core/models.h"
@@ -148,6 +149,28 @@ static void test_spm_vocabulary_with_byte_fallback(void **state) {
     check_model(path, true);
 }
 
+/* It once took room for one token at a time: half a minute for this text, by the square of its length. */
+static void test_long_text_of_unknown_bytes_is_quick(void **state) {
+    (void)state;
+    enum { LENGTH = 600000 };
+    char path[MODEL_PATH_BYTES];
+    tiny_model("--vocab spm", path);
+    alea_core *core = open_llama(path, ALEA_CORE_VOCAB_ONLY, 0, 0, 0, 1);
+    char *text = malloc(LENGTH);
+    int32_t *tokens = malloc((LENGTH + 1) * sizeof *tokens);
+    size_t n_tokens = 0;
+    memset(text, '\a', LENGTH); /* no token's: a byte token each */
+    const clock_t started = clock();
+    assert_int_equal(alea_core_tokenize(core, (alea_bytes){(const uint8_t *)text, LENGTH}, 0,
+                                        tokens, LENGTH + 1, &n_tokens),
+                     ALEA_OK);
+    assert_true((clock() - started) / CLOCKS_PER_SEC < 5);
+    assert_true(n_tokens >= LENGTH && n_tokens <= LENGTH + 1);
+    free(tokens);
+    free(text);
+    alea_core_close(core);
+}
+
 static void test_vocabulary_of_the_default_model(void **state) {
     (void)state;
     if (!real_model()) {
@@ -168,6 +191,7 @@ int main(void) {
         cmocka_unit_test(test_toy_vocabulary),
         cmocka_unit_test(test_byte_level_bpe_vocabulary),
         cmocka_unit_test(test_spm_vocabulary_with_byte_fallback),
+        cmocka_unit_test(test_long_text_of_unknown_bytes_is_quick),
         cmocka_unit_test(test_vocabulary_of_the_default_model),
     };
     return cmocka_run_group_tests(tests, NULL, clean_up);

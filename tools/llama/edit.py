@@ -1,4 +1,4 @@
-"""The edits that Alea makes to ggml's CPU code before building it.
+"""The edits that Alea makes to libllama and ggml's CPU code before building them.
 
 Stock ggml lets the number of rows in a call choose between kernels whose sums differ, so a row of
 logits depends on how its prompt was cut and on who shares the batch. The edits add one run-time
@@ -112,6 +112,9 @@ EDITS = [
         }
     }
 """),
+
+    # SPM: room for one byte token at a time copies all those before it, each time.
+    ("src/llama-vocab.cpp", "            output.reserve(output.size() + symbol.n);\n", 1, ""),
 
     # gcc 12 may move the stores that fill the tile configuration behind the instruction that
     # loads it, which then faults: the first prompt ended in an illegal instruction.
