@@ -25,6 +25,14 @@ install(FILES ${CMAKE_BINARY_DIR}/alea.pc DESTINATION ${CMAKE_INSTALL_LIBDIR}/pk
 install(FILES LICENSE NOTICE DESTINATION ${CMAKE_INSTALL_DOCDIR})
 if(TARGET alea)
     install(TARGETS alea RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+    # The program writes its own manual, from the table that it parses options with.
+    set(alea_manual ${CMAKE_BINARY_DIR}/share)
+    add_custom_command(OUTPUT ${alea_manual}/man/man1/alea.1
+        COMMAND ${CMAKE_COMMAND} -DPROGRAM=$<TARGET_FILE:alea> -DINTO=${alea_manual}
+                -P ${CMAKE_SOURCE_DIR}/cmake/manual.cmake
+        DEPENDS alea ${CMAKE_SOURCE_DIR}/cmake/manual.cmake VERBATIM)
+    add_custom_target(alea_manual ALL DEPENDS ${alea_manual}/man/man1/alea.1)
+    install(DIRECTORY ${alea_manual}/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
 endif()
 if(ALEA_CUDA)
     install(PROGRAMS ${CMAKE_BINARY_DIR}/libalea-cuda.so DESTINATION ${CMAKE_INSTALL_LIBDIR})

@@ -14,6 +14,7 @@
 
 #include "base/cpu.h"
 #include "base/fenv_check.h"
+#include "cli/manual.h"
 #include "cli/options.h"
 #include "cli/output.h"
 
@@ -78,6 +79,32 @@ static alea_exit finish_stdout(void) {
     return ALEA_EXIT_OUTPUT;
 }
 
+static alea_exit no_command(const char *name) {
+    alea__complain("there is no command '%s'; see alea help", name);
+    return ALEA_EXIT_USAGE;
+}
+
+/* `alea help --man [COMMAND]`, --completion SHELL and --commands: for who installs. */
+static alea_exit print_manual(int argc, char **argv) {
+    const bool is_page = strcmp(argv[2], "--man") == 0;
+    if (strcmp(argv[2], "--commands") == 0) {
+        for (size_t i = 0; i < alea__n_commands; i++)
+            puts(alea__commands[i].name);
+        return finish_stdout();
+    }
+    const alea_command *command = is_page && argc > 3 ? alea__command_find(argv[3]) : NULL;
+    if (is_page && argc > 3 && !command) return no_command(argv[3]);
+    if (is_page) {
+        alea__manual_page(stdout, command);
+    } else if (strcmp(argv[2], "--completion") != 0) {
+        return no_command(argv[2]);
+    } else if (argc < 4 || !alea__completion(stdout, argv[3])) {
+        alea__complain("help --completion needs a shell: bash, zsh or fish");
+        return ALEA_EXIT_USAGE;
+    }
+    return finish_stdout();
+}
+
 static alea_exit usage_top(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
@@ -85,11 +112,9 @@ static alea_exit usage_top(int argc, char **argv) {
         return finish_stdout();
     }
     if (strcmp(word, "help") == 0 || strcmp(word, "--help") == 0 || strcmp(word, "-h") == 0) {
+        if (argc > 2 && strncmp(argv[2], "--", 2) == 0) return print_manual(argc, argv);
         const alea_command *command = argc > 2 ? alea__command_find(argv[2]) : NULL;
-        if (argc > 2 && !command) {
-            alea__complain("there is no command '%s'; see alea help", argv[2]);
-            return ALEA_EXIT_USAGE;
-        }
+        if (argc > 2 && !command) return no_command(argv[2]);
         if (command)
             alea__options_help(stdout, command);
         else
@@ -99,7 +124,7 @@ static alea_exit usage_top(int argc, char **argv) {
     if (argc < 2)
         alea__complain("which command? see alea help");
     else
-        alea__complain("there is no command '%s'; see alea help", word);
+        return no_command(word);
     return ALEA_EXIT_USAGE;
 }
 

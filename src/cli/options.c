@@ -293,9 +293,37 @@ alea_exit alea__options_parse(const alea_command *command, int argc, char **argv
     return ALEA_EXIT_OK;
 }
 
-static const char exit_codes[] =
-    "exit codes: 0 done, 1 failure, 2 command line, 3 input data, 4 model, 5 output,\n"
-    "130 interrupted\n";
+const char alea__program_summary[] =
+    "says how probable every token of a text was, and which comes next: exactly";
+
+const alea_exit_code alea__exit_codes[] = {
+    {ALEA_EXIT_OK, "done"},
+    {ALEA_EXIT_FAILURE, "failure"},
+    {ALEA_EXIT_USAGE, "command line"},
+    {ALEA_EXIT_INPUT, "input data"},
+    {ALEA_EXIT_MODEL, "model"},
+    {ALEA_EXIT_OUTPUT, "output"},
+    {ALEA_EXIT_INTERRUPTED, "interrupted"},
+};
+const size_t alea__n_exit_codes = sizeof alea__exit_codes / sizeof *alea__exit_codes;
+
+const alea_variable alea__variables[] = {
+    {"ALEA_MODEL", "the model"},
+    {"ALEA_CAPS", "the highest instruction set"},
+    {"NO_COLOR", "no colour"},
+};
+const size_t alea__n_variables = sizeof alea__variables / sizeof *alea__variables;
+
+static void put_exit_codes(FILE *file) {
+    fputs("exit codes:", file);
+    for (size_t i = 0; i < alea__n_exit_codes; i++)
+        fprintf(file, "%s%d %s",
+                i == 0   ? " "
+                : i == 5 ? ",\n"
+                         : ", ",
+                (int)alea__exit_codes[i].code, alea__exit_codes[i].meaning);
+    fputc('\n', file);
+}
 
 void alea__options_help(FILE *file, const alea_command *command) {
     fprintf(file, "usage: alea %s [OPTION]… %s\n\n%s\n\noptions:\n", command->name,
@@ -311,7 +339,8 @@ void alea__options_help(FILE *file, const alea_command *command) {
         else
             fprintf(file, "      %-18s  %s\n", left, option->help);
     }
-    fprintf(file, "\n%s", exit_codes);
+    fputc('\n', file);
+    put_exit_codes(file);
 }
 
 void alea__commands_help(FILE *file) {
@@ -321,10 +350,11 @@ void alea__commands_help(FILE *file) {
     for (size_t i = 0; i < alea__n_commands; i++)
         fprintf(file, "  alea %-10s %s\n", alea__commands[i].name, alea__commands[i].summary);
     fputs("  alea help COMMAND\n"
+          "  alea help --man [COMMAND] | --completion bash|zsh|fish\n"
           "  alea --version\n\n",
           file);
-    fprintf(file,
-            "%s\nenvironment: ALEA_MODEL the model, ALEA_CAPS the highest instruction set,\n"
-            "NO_COLOR no colour\n",
-            exit_codes);
+    put_exit_codes(file);
+    fputs("\nenvironment:\n", file);
+    for (size_t i = 0; i < alea__n_variables; i++)
+        fprintf(file, "  %-12s %s\n", alea__variables[i].name, alea__variables[i].meaning);
 }

@@ -54,6 +54,22 @@ extern const size_t alea__n_commands;
 extern const alea_option alea__options[];
 extern const size_t alea__n_options;
 
+/* What both help and the manual say at the end. */
+typedef struct alea_exit_code {
+    alea_exit code;
+    const char *meaning;
+} alea_exit_code;
+
+typedef struct alea_variable {
+    const char *name, *meaning;
+} alea_variable;
+
+extern const char alea__program_summary[];
+extern const alea_exit_code alea__exit_codes[];
+extern const size_t alea__n_exit_codes;
+extern const alea_variable alea__variables[];
+extern const size_t alea__n_variables;
+
 /* NULL where there is none of that name. */
 const alea_command *alea__command_find(const char *name);
 
