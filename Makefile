@@ -3,7 +3,7 @@ SHELL := /bin/bash
 PREFIX ?= /usr/local
 BUILD := build
 
-.PHONY: help run build test bench bench-peers sanitize stress search lint format install clean distclean
+.PHONY: help run build test bench bench-peers sanitize stress fuzz mutants prove search lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,6 +38,19 @@ sanitize: ## build with the address and undefined-behavior sanitizers, run every
 
 stress: ## 10,000 requests under each sanitizer, then a soak of SOAK minutes (default 1)
 	@tools/stress $(SOAK)
+
+fuzz: ## run every fuzzer for FUZZ seconds (default 600)
+	@tools/setup test
+	@tools/fuzz $(FUZZ)
+
+mutants: ## build the operators with each known fault and see that the tests notice
+	@tools/setup test
+	@tests/ops/mutants
+
+prove: build ## the error of the exponential at every one of its arguments
+	@cmake --preset gcc >/dev/null
+	@cmake --build --preset gcc --target prove_exp2 >/dev/null
+	@$(BUILD)/gcc/tests/kernel/prove_exp2
 
 search: ## SEARCH random schedules (default 40) of every model for a request that company changes
 	@tools/search $(SEARCH)
