@@ -364,6 +364,37 @@ static void test_a_slow_reader_pauses_its_own_request_only(void **state) {
     rig_close(&r);
 }
 
+/* Of two long prompts the older goes first, and the time of a first token is told once. */
+static void test_the_older_prompt_has_its_answer_first(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 4, 16, defaults);
+    int32_t prompt[64];
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 6;
+    params.ignore_end = true;
+    alea_request *requests[3];
+    for (int32_t i = 0; i < 3; i++) {
+        for (int32_t t = 0; t < 64; t++)
+            prompt[t] = 7 * i + t;
+        requests[i] = rig_submit(&r, prompt, 64, &params);
+    }
+    uint64_t now = 0;
+    while (alea__engine_step(r.engine, ++now) == ALEA_OK) {
+    }
+    uint64_t before = 0;
+    for (int32_t i = 0; i < 3; i++) {
+        alea_request_usage usage;
+        alea__request_usage_read(requests[i], &usage);
+        assert_true(usage.first_token_ns >= before + 4);
+        assert_true(usage.first_token_ns + 5 <= now);
+        before = usage.first_token_ns;
+        static rig_choice choice;
+        memset(&choice, 0, sizeof choice);
+        rig_finish(&r, requests[i], &choice);
+    }
+    rig_close(&r);
+}
+
 static void test_a_prefix_is_reused_and_reported(void **state) {
     (void)state;
     rig r = rig_open("vocab=320", 3, 64, defaults);
@@ -427,6 +458,7 @@ int main(void) {
         cmocka_unit_test(test_a_cancel_reaches_a_request_behind_others_that_wait),
         cmocka_unit_test(test_a_row_that_the_core_withholds_fails_its_request),
         cmocka_unit_test(test_a_slow_reader_pauses_its_own_request_only),
+        cmocka_unit_test(test_the_older_prompt_has_its_answer_first),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
         cmocka_unit_test(test_refused_submissions_name_the_field),
     };
