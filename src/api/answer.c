@@ -64,6 +64,17 @@ static alea_status open_choices(alea_api_answer *answer) {
     return ALEA_OK;
 }
 
+/* A fragment is written as bytes:\xNN…, four characters a byte; vLLM's form of a token is the text
+ * of five of them, each byte of which may become U+FFFD. */
+static bool open_scratch(alea_api_answer *answer) {
+    const size_t longest = answer->api->token_bytes_max;
+    answer->scratch_bytes =
+        64 + (answer->shown->vllm_compat ? (ALEA_COMPAT_CONTEXT + 1) * ALEA_STREAM_BOUND(longest)
+                                         : 4 * longest);
+    answer->scratch = malloc(2 * answer->scratch_bytes);
+    return answer->scratch != NULL;
+}
+
 alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,
                                    alea_api_answer **answer) {
     alea_api_answer *made = calloc(1, sizeof *made);
@@ -75,11 +86,7 @@ alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, 
     made->user = user;
     made->error.int_code = made->shown->vllm_compat;
     alea__json_write_to_buffer(&made->writer, ALEA_API_BODY_BYTES_MAX);
-    /* A fragment is written as bytes:\xNN…, four characters a byte; vLLM's form of a token is the
-     * text of five of them, each byte of which may become U+FFFD. */
-    made->scratch_bytes = 64 + 5 * ALEA_STREAM_BOUND(made->api->token_bytes_max);
-    made->scratch = malloc(2 * made->scratch_bytes);
-    if (!made->scratch || open_choices(made) < 0) {
+    if (!open_scratch(made) || open_choices(made) < 0) {
         alea__api_answer_free(made);
         return ALEA_ENOMEM;
     }

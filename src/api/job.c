@@ -10,7 +10,7 @@
 
 #include "api/api_parts.h"
 
-enum { ARENA_BYTES = 16 << 10, ID_BYTES_MAX = 256, SALT_CHARACTERS_MAX = 128 };
+enum { ARENA_BYTES = 1 << 10, ID_BYTES_MAX = 256, SALT_CHARACTERS_MAX = 128 };
 
 #define VLLM_LEAST_TEMPERATURE 0.01f
 
