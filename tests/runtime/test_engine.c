@@ -220,6 +220,9 @@ static void test_a_failing_round_ends_its_requests_and_no_other(void **state) {
         alea_request_params params = sampled_params(3);
         const int32_t prompt[] = {1, 2, 3};
         rig_run(&r, prompt, 3, &params, &first);
+        /* What the failed round left in the sequences is unknown: it is dropped. */
+        for (int32_t sequence = 0; sequence < 2; sequence++)
+            assert_int_equal(alea_core_sequence_length(r.core, sequence), 0);
         rig_run(&r, prompt, 3, &params, &second);
         assert_int_equal(first.finish, ALEA_FINISH_ERROR);
         assert_true(second.finish != ALEA_FINISH_ERROR);
@@ -364,6 +367,39 @@ static void test_a_slow_reader_pauses_its_own_request_only(void **state) {
     rig_close(&r);
 }
 
+static void count_call(void *user) {
+    ++*(int32_t *)user;
+}
+
+/* Once for each thing that came, at least, and never for nothing. */
+static void test_a_reader_is_notified_of_what_came(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 1, 64, defaults);
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 5;
+    params.ignore_end = true;
+    const int32_t prompt[] = {1, 2, 3};
+    int32_t n_calls = 0, n_events = 0;
+    alea_request *request = rig_submit(&r, prompt, 3, &params);
+    alea__request_notify(request, count_call, &n_calls);
+    for (bool over = false; !over;) {
+        const int32_t before = n_calls;
+        assert_true(alea__engine_step(r.engine, 1) >= 0);
+        alea_event event;
+        alea_status status;
+        int32_t n = 0;
+        while ((status = alea__request_next(request, 0, &event)) == ALEA_OK)
+            n++;
+        if (n > 0) assert_true(n_calls > before);
+        n_events += n;
+        over = status == ALEA_DONE;
+    }
+    assert_int_equal(n_events, 6);
+    assert_in_range(n_calls, 2, 7);
+    alea__request_release(request);
+    rig_close(&r);
+}
+
 /* Of two long prompts the older goes first, and the time of a first token is told once. */
 static void test_the_older_prompt_has_its_answer_first(void **state) {
     (void)state;
@@ -414,6 +450,12 @@ static void test_a_prefix_is_reused_and_reported(void **state) {
     alea__request_usage_read(request, &usage);
     assert_int_equal(usage.prompt_tokens, 40);
     assert_int_equal(usage.cached_tokens, 39);
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.prompt_tokens, 40 + 1); /* computed */
+    assert_int_equal(stats.cached_tokens, 39);
+    assert_int_equal(stats.output_tokens, 8);
+    assert_int_equal(stats.finished, 2);
     alea__request_release(request);
     rig_close(&r);
 }
@@ -458,6 +500,7 @@ int main(void) {
         cmocka_unit_test(test_a_cancel_reaches_a_request_behind_others_that_wait),
         cmocka_unit_test(test_a_row_that_the_core_withholds_fails_its_request),
         cmocka_unit_test(test_a_slow_reader_pauses_its_own_request_only),
+        cmocka_unit_test(test_a_reader_is_notified_of_what_came),
         cmocka_unit_test(test_the_older_prompt_has_its_answer_first),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
         cmocka_unit_test(test_refused_submissions_name_the_field),

@@ -339,6 +339,30 @@ static void test_a_bad_row_ends_the_scores_and_names_the_position(void **state) 
     }
 }
 
+static void test_a_failed_round_leaves_no_scores_behind(void **state) {
+    (void)state;
+    int32_t tokens[60];
+    fill(tokens, 60, 8);
+    score_by_hand(toy, tokens, 60, 2, &expected[0]);
+    for (int32_t at = 0; at < 8; at++) {
+        char model[128];
+        snprintf(model, sizeof model, "%s,%s=%d", toy, at % 2 ? "fail_at" : "refuse_at", at);
+        rig r = rig_open(model, 2, 10, options_with(0, ALEA_SCORED_CACHE_ON));
+        const alea_request_params p = scoring(2, 3);
+        memset(got, 0, sizeof got);
+        rig_run(&r, tokens, 60, &p, got);
+        assert_int_equal(got[0].finish, ALEA_FINISH_ERROR);
+        assert_memory_equal(got[0].scores, expected[0].scores,
+                            (size_t)got[0].n_scores * sizeof(rig_score));
+        assert_int_equal(got[0].n_scores, at == 0 ? 1 : at < 6 ? at * 10 + 1 : 60);
+        memset(got, 0, sizeof got);
+        rig_run(&r, tokens, 60, &p, got);
+        assert_scores(&got[0], &expected[0]);
+        assert_int_equal(got[0].n, 3);
+        rig_close(&r);
+    }
+}
+
 static const float *row_nan_from_3(int32_t first, int32_t position) {
     (void)first;
     static const float good[] = {1, 2, 3, 4}, bad[] = {1, 2, NAN, 4};
@@ -505,6 +529,12 @@ static void test_a_scored_prefix_is_reused_with_its_scores(void **state) {
     /* The very same: nothing is computed; and with fewer alternatives, and with an answer. */
     assert_int_equal(run_and_tell(&r, other, 120, &p).cached_tokens, 119);
     assert_scores(&got[0], &expected[0]);
+    alea_request *fed = rig_submit(&r, other, 120, &p);
+    assert_int_equal(alea__engine_step(r.engine, 1), ALEA_OK); /* without a round */
+    memset(got, 0, sizeof got);
+    assert_true(rig_read(fed, got));
+    assert_scores(&got[0], &expected[0]);
+    alea__request_release(fed);
     p.prompt_top = 3;
     p.max_tokens = 2;
     run_and_tell(&r, other, 120, &p);
@@ -843,6 +873,7 @@ int main(void) {
         cmocka_unit_test(test_preemption_at_any_chunk_leaves_no_gap_and_no_duplicate),
         cmocka_unit_test(test_a_run_that_lost_its_slot_is_counted),
         cmocka_unit_test(test_a_bad_row_ends_the_scores_and_names_the_position),
+        cmocka_unit_test(test_a_failed_round_leaves_no_scores_behind),
         cmocka_unit_test(test_the_first_of_several_bad_rows_is_named),
         cmocka_unit_test(test_a_cancel_in_the_middle_ends_the_scores_in_order),
         cmocka_unit_test(test_an_unread_prompt_pauses_its_own_request_only),
