@@ -165,6 +165,66 @@ static void test_the_logprob_is_raw_at_every_temperature_NUM_04_CON_05_CON_14(vo
     }
 }
 
+/* By definition, from a raw row, over the whole vocabulary. */
+static long double logprob_of(const float *row, int32_t vocab, int32_t token) {
+    long double most = row[0], sum = 0;
+    for (int32_t i = 1; i < vocab; i++)
+        if (row[i] > most) most = row[i];
+    for (int32_t i = 0; i < vocab; i++)
+        sum += expl(row[i] - most);
+    return row[token] - most - logl(sum);
+}
+
+static void test_scores_are_those_of_the_raw_rows_on_any_threads_NUM_02(void **state) {
+    (void)state;
+    static rig_choice one;
+    alea_request_params p = params_of(0, 16);
+    p.ignore_end = true;
+    int32_t tokens[20] = {5, 6, 7, 8};
+    for (int32_t threads = 1; threads <= 16; threads += 15) {
+        rig r = rig_open("vocab=3000", 1, 64, (alea_engine_options){.threads = threads});
+        memset(choices, 0, sizeof choices);
+        rig_run(&r, tokens, 4, &p, choices[0]);
+        rig_close(&r);
+        if (threads == 1) one = choices[0][0];
+        rig_assert_equal(&choices[0][0], &one);
+    }
+    assert_int_equal(one.n, 16);
+    memcpy(tokens + 4, one.tokens, 16 * sizeof *tokens);
+    const alea_core_options options = {.struct_bytes = sizeof options, .model = "vocab=3000"};
+    alea_core *core = NULL;
+    assert_int_equal(alea_core_open(alea_core_toy(), &options, &core, NULL), ALEA_OK);
+    const alea_round_item item = {.first_row = 3, .span = {.length = 19, .tokens = tokens}};
+    int32_t n_rows;
+    assert_int_equal(alea_core_run(core, &(alea_round){&item, 1}, &n_rows, NULL), ALEA_OK);
+    for (int32_t i = 0; i < 16; i++) {
+        const long double exact = logprob_of(alea_core_row(core, i), 3000, one.tokens[i]);
+        const long double scale = fmaxl(1, -exact);
+        assert_true(fabsl((long double)one.logprobs[i] - exact) <= 0x1p-23L * scale + 2e-7L);
+        assert_true(one.logprobs[i] < -0.01f);
+    }
+    alea_core_close(core);
+}
+
+static const float *row_far_out(int32_t first, int32_t position) {
+    (void)position;
+    static const float rows[2][3] = {{1000, 999, 0}, {-1000, -1001, -2000}};
+    return rows[first];
+}
+
+static void test_large_logits_neither_overflow_nor_vanish_NUM_03(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_far_out};
+    const alea_request_params p[2] = {params_of(0, 1), params_of(0, 1)};
+    run_together(&ways, plain, p, 2);
+    for (int32_t i = 0; i < 2; i++) {
+        const rig_choice *c = &choices[i][0];
+        assert_float_equal(c->logprobs[0], -0.3133f, 1e-4f);
+        assert_float_equal(c->alternatives[0][1].logprob, -1.3133f, 1e-4f);
+        assert_float_equal(c->alternatives[0][2].logprob, -1000.3133f, 1e-3f);
+    }
+}
+
 static void test_small_temperatures_are_greedy_NUM_05(void **state) {
     (void)state;
     const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_132};
@@ -383,6 +443,59 @@ static void test_a_seed_does_not_change_the_temperature_CORE_08(void **state) {
     }
 }
 
+static alea_request_params stranger_params(int32_t i) {
+    alea_request_params p = params_of(0.5f + 0.1f * (float)i, 10 + i);
+    p.seed = 100 + (uint64_t)i;
+    p.ignore_end = true;
+    p.top = i % 3 - 1;
+    return p;
+}
+
+/* The subject as number `place` of 8, the others strangers or, without, copies of itself. */
+static void run_among(rig *r, const int32_t *prompt, const alea_request_params *params,
+                      int32_t place, bool strangers) {
+    alea_request *requests[8];
+    memset(choices, 0, sizeof choices);
+    for (int32_t i = 0; i < 8; i++) {
+        const int32_t other[] = {i, 200 - i, 3};
+        const alea_request_params theirs = stranger_params(i);
+        const bool own = i == place || !strangers;
+        requests[i] = own ? rig_submit(r, prompt, 24, params) : rig_submit(r, other, 3, &theirs);
+    }
+    for (int32_t i = 0; i < 8; i++)
+        rig_finish(r, requests[i], choices[i]);
+}
+
+static void test_alone_in_company_or_shuffled_and_from_any_cache_CORE_09_CORE_13(void **state) {
+    (void)state;
+    static const char toy[] = "vocab=400,text=1";
+    static rig_choice alone;
+    int32_t prompt[24];
+    for (int32_t i = 0; i < 24; i++)
+        prompt[i] = 3 * i;
+    for (int32_t hot = 0; hot < 2; hot++) {
+        alea_request_params p = params_of(hot ? 0.9f : 0, 20);
+        p.ignore_end = true;
+        rig r = rig_open(toy, 1, 64, plain);
+        memset(choices, 0, sizeof choices);
+        rig_run(&r, prompt, 24, &p, choices[0]);
+        alone = choices[0][0];
+        memset(choices, 0, sizeof choices);
+        rig_run(&r, prompt, 24, &p, choices[0]); /* a warm cache */
+        rig_assert_equal(&choices[0][0], &alone);
+        rig_close(&r);
+        r = rig_open(toy, 5, 32, plain);
+        run_among(&r, prompt, &p, 0, false);
+        for (int32_t i = 0; i < 8; i++)
+            rig_assert_equal(&choices[i][0], &alone);
+        for (int32_t place = 0; place < 8; place += 4) {
+            run_among(&r, prompt, &p, place, true);
+            rig_assert_equal(&choices[place][0], &alone);
+        }
+        rig_close(&r);
+    }
+}
+
 static void test_a_row_with_nothing_to_sample_fails_its_request_alone_CORE_10(void **state) {
     (void)state;
     const row_core_ways ways = {.vocab = 3, .end_token = -1, .row = row_empty};
@@ -571,6 +684,8 @@ int main(void) {
         cmocka_unit_test(test_temperature_comes_before_the_filters_OPS_02),
         cmocka_unit_test(test_repetition_counts_a_token_once_OPS_17),
         cmocka_unit_test(test_the_logprob_is_raw_at_every_temperature_NUM_04_CON_05_CON_14),
+        cmocka_unit_test(test_scores_are_those_of_the_raw_rows_on_any_threads_NUM_02),
+        cmocka_unit_test(test_large_logits_neither_overflow_nor_vanish_NUM_03),
         cmocka_unit_test(test_small_temperatures_are_greedy_NUM_05),
         cmocka_unit_test(test_rows_that_are_not_numbers_NUM_07_CON_10),
         cmocka_unit_test(test_constrained_choice_reports_the_free_row_CON_01),
@@ -583,6 +698,7 @@ int main(void) {
         cmocka_unit_test(test_a_bad_row_is_not_a_score_CON_15_OPS_22),
         cmocka_unit_test(test_n_choices_are_n_streams_CORE_07),
         cmocka_unit_test(test_a_seed_does_not_change_the_temperature_CORE_08),
+        cmocka_unit_test(test_alone_in_company_or_shuffled_and_from_any_cache_CORE_09_CORE_13),
         cmocka_unit_test(test_a_row_with_nothing_to_sample_fails_its_request_alone_CORE_10),
         cmocka_unit_test(test_an_abort_frees_the_slot_and_the_next_request_works_CORE_11_CORE_12),
         cmocka_unit_test(test_alternatives_cost_hardly_more_than_none_CORE_05),
