@@ -16,7 +16,7 @@ static const char done_payload[] = "[DONE]";
 /* ---- lists ---- */
 
 /* Room for `more` elements; false: out of memory. */
-static bool reserve(alea_api_list *list, size_t more, size_t element_bytes) {
+bool alea__api_list_reserve(alea_api_list *list, size_t more, size_t element_bytes) {
     size_t need = 0, bytes = 0;
     if (!alea__size_add(list->n, more, &need)) return false;
     if (need <= list->capacity) return true;
@@ -31,8 +31,8 @@ static bool reserve(alea_api_list *list, size_t more, size_t element_bytes) {
     return true;
 }
 
-static bool append(alea_api_list *list, const void *element, size_t element_bytes) {
-    if (!reserve(list, 1, element_bytes)) return false;
+bool alea__api_list_append(alea_api_list *list, const void *element, size_t element_bytes) {
+    if (!alea__api_list_reserve(list, 1, element_bytes)) return false;
     memcpy((char *)list->items + list->n * element_bytes, element, element_bytes);
     list->n++;
     return true;
@@ -86,7 +86,7 @@ alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, 
     made->user = user;
     made->error.int_code = made->shown->vllm_compat;
     alea__json_write_to_buffer(&made->writer, ALEA_API_BODY_BYTES_MAX);
-    if (!open_scratch(made) || open_choices(made) < 0) {
+    if (!open_scratch(made) || open_choices(made) < 0 || alea__api_scores_open(made) < 0) {
         alea__api_answer_free(made);
         return ALEA_ENOMEM;
     }
@@ -103,6 +103,7 @@ void alea__api_answer_free(alea_api_answer *answer) {
         free(answer->choices[i].ids.items);
     }
     free(answer->choices);
+    alea__api_scores_free(answer);
     free(answer->scratch);
     alea__json_write_free(&answer->writer);
     free(answer);
@@ -116,8 +117,9 @@ static alea_bytes text_of(const alea_api_answer *answer, const alea_token_info *
     return by_name ? info->name : info->bytes;
 }
 
-static alea_status add_text(alea_api_choice *choice, alea_bytes bytes, uint64_t *offset) {
-    if (!reserve(&choice->text, ALEA_STREAM_BOUND(bytes.length), 1)) return ALEA_ENOMEM;
+alea_status alea__api_add_text(alea_api_choice *choice, alea_bytes bytes, uint64_t *offset) {
+    if (!alea__api_list_reserve(&choice->text, ALEA_STREAM_BOUND(bytes.length), 1))
+        return ALEA_ENOMEM;
     uint8_t *end = (uint8_t *)choice->text.items + choice->text.n;
     choice->text.n += alea__text_stream_push(&choice->stream, bytes, end, offset);
     return ALEA_OK;
@@ -141,8 +143,8 @@ static alea_status add_entry(const alea_api_answer *answer, alea_api_choice *cho
         choice->compat_offset += alea__api_compat_length(answer, event->token, choice->before);
     }
     const size_t n = (size_t)event->n_alternatives;
-    if (!reserve(&choice->alternatives, n, sizeof *event->alternatives) ||
-        !append(&choice->entries, &entry, sizeof entry))
+    if (!alea__api_list_reserve(&choice->alternatives, n, sizeof *event->alternatives) ||
+        !alea__api_list_append(&choice->entries, &entry, sizeof entry))
         return ALEA_ENOMEM;
     if (n > 0)
         memcpy((alea_alternative *)choice->alternatives.items + choice->alternatives.n,
@@ -166,15 +168,18 @@ static alea_status take_token(alea_api_answer *answer, alea_api_choice *choice,
     if (status < 0) return status;
     alea_bytes bytes = text_of(answer, &info);
     if (bytes.length > (size_t)event->visible_bytes) bytes.length = (size_t)event->visible_bytes;
-    const bool counts = !event->ends || bytes.length > 0 || shown->vllm_compat;
+    /* With the prompt in the arrays clients cut by the number of tokens, so all must be there. */
+    const bool counts =
+        !event->ends || bytes.length > 0 || shown->vllm_compat || shown->echo_logprobs;
     uint64_t offset = 0;
-    status = add_text(choice, bytes, &offset);
+    status = alea__api_add_text(choice, bytes, &offset);
     if (status < 0) return status;
     choice->pending_tokens++;
     choice->n_tokens++;
     if (event->ends) choice->last_token = event->token;
     if (!counts) return ALEA_OK;
-    if (shown->return_token_ids && !append(&choice->ids, &event->token, sizeof event->token))
+    if (shown->return_token_ids &&
+        !alea__api_list_append(&choice->ids, &event->token, sizeof event->token))
         return ALEA_ENOMEM;
     /* Forced tokens have no entry, and only a thinking budget forces. */
     if (shown->logprobs && !event->has_entry && answer->job->params.thinking_budget < 0)
@@ -188,7 +193,7 @@ static alea_status take_finish(alea_api_answer *answer, alea_api_choice *choice,
                                const alea_event *event, const alea_request_usage *usage) {
     uint8_t rest[ALEA_UTF8_REPLACEMENT_BYTES];
     const size_t n = alea__text_stream_flush(&choice->stream, rest);
-    if (!reserve(&choice->text, n, 1)) return ALEA_ENOMEM;
+    if (!alea__api_list_reserve(&choice->text, n, 1)) return ALEA_ENOMEM;
     if (n > 0) memcpy((uint8_t *)choice->text.items + choice->text.n, rest, n);
     choice->text.n += n;
     choice->finished = true;
@@ -227,6 +232,7 @@ static alea_status stream_choice(alea_api_answer *answer, int32_t index, bool op
     alea_api_choice *choice = &answer->choices[index];
     const bool due = choice->pending_tokens >= answer->shown->stream_interval || !choice->written;
     alea_status status = ALEA_OK;
+    if (!alea__api_scores_complete(answer, choice->prompt)) return ALEA_OK;
     if (opens && answer->job->endpoint == ALEA_API_CHAT)
         status = emit_chunk(answer, ALEA_CHUNK_ROLE, index);
     if (status < 0) return status;
@@ -247,12 +253,29 @@ static alea_status finish_stream(alea_api_answer *answer) {
     return status;
 }
 
+/* Choices that were held back until their beginning was there. */
+static alea_status stream_held(alea_api_answer *answer, int32_t prompt) {
+    const int32_t n = answer->job->params.choices;
+    alea_status status = ALEA_OK;
+    for (int32_t i = prompt * n; i < (prompt + 1) * n && status >= 0; i++) {
+        const alea_api_choice *choice = &answer->choices[i];
+        if (choice->n_tokens > 0 || choice->finished) status = stream_choice(answer, i, false);
+    }
+    return status;
+}
+
+static alea_status take_score(alea_api_answer *answer, int32_t prompt, const alea_event *event) {
+    const alea_status status = alea__api_scores_take(answer, prompt, event);
+    const bool last = event->index + 1 == answer->job->prompts[prompt].n_tokens;
+    return status >= 0 && last && answer->emit ? stream_held(answer, prompt) : status;
+}
+
 /* ---- the whole ---- */
 
 alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const alea_event *event,
                                   const alea_request_usage *usage) {
     if (answer->done) return ALEA_DONE;
-    if (event->kind == ALEA_EVENT_PROMPT) return ALEA_OK; /* no job asks for prompt scores */
+    if (event->kind == ALEA_EVENT_PROMPT) return take_score(answer, prompt, event);
     const int32_t index = prompt * answer->job->params.choices + event->choice;
     alea_api_choice *choice = &answer->choices[index];
     const bool opens = choice->n_tokens == 0 && !choice->finished;
@@ -262,9 +285,10 @@ alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const
         alea__api_answer_fail(answer, &error);
         return ALEA_DONE;
     }
-    alea_status status = event->kind == ALEA_EVENT_FINISH
-                             ? take_finish(answer, choice, event, usage)
-                             : take_token(answer, choice, event);
+    alea_status status = opens ? alea__api_echo(answer, choice) : ALEA_OK;
+    if (status >= 0)
+        status = event->kind == ALEA_EVENT_FINISH ? take_finish(answer, choice, event, usage)
+                                                  : take_token(answer, choice, event);
     if (status >= 0 && answer->emit) status = stream_choice(answer, index, opens);
     if (status < 0) return status;
     if (answer->n_finished < answer->n_choices) return ALEA_OK;

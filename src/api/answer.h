@@ -18,6 +18,8 @@ typedef struct alea_api_entry {
     uint64_t offset;          /* code points of the text before it */
     float logprob, sampled_logprob, kept_mass, entropy;
     int32_t before[ALEA_COMPAT_CONTEXT]; /* the tokens before it, nearest first; -1: none */
+    bool of_prompt;                      /* was not drawn */
+    bool blank;                          /* of the prompt, without a row before it */
 } alea_api_entry;
 
 /* A growing list of elements of one size. */
@@ -25,6 +27,26 @@ typedef struct alea_api_list {
     void *items;
     size_t n, capacity;
 } alea_api_list;
+
+/* One position of a scored prompt. */
+typedef struct alea_api_score {
+    int32_t token; /* -1: none */
+    int32_t rank;  /* 0: no row before it */
+    float logprob;
+    bool is_greedy;
+    int32_t n_alternatives;
+    size_t first_alternative; /* in the prompt's list */
+    uint64_t offset;          /* code points of the text before it */
+} alea_api_score;
+
+/* A prompt's scores, in order from position 0, as they come. */
+typedef struct alea_api_scores {
+    alea_api_list rows;         /* alea_api_score */
+    alea_api_list alternatives; /* alea_alternative */
+    alea_text_stream stream;    /* for the places in the text */
+    uint64_t compat_offset;
+    bool complete; /* no more will come */
+} alea_api_scores;
 
 /* One choice of one prompt: what came since the last write, and what must outlast it. */
 typedef struct alea_api_choice {
@@ -57,6 +79,7 @@ struct alea_api_answer {
     alea_json_writer writer;
     char *scratch; /* [2 * scratch_bytes]: two tokens' texts */
     size_t scratch_bytes;
+    alea_api_scores *scores; /* [job->n_prompts]; NULL: no prompt is scored */
     int32_t cached_tokens;
     bool done;
     bool failed;
@@ -75,8 +98,41 @@ alea_status alea__api_write_whole(alea_api_answer *answer) ALEA_MUST_USE;
 alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, int32_t index,
                                   bool last) ALEA_MUST_USE;
 
+/* Room for `more` elements, or one more; false: out of memory. */
+bool alea__api_list_reserve(alea_api_list *list, size_t more, size_t element_bytes);
+bool alea__api_list_append(alea_api_list *list, const void *element, size_t element_bytes);
+
+/* Show a part of a text in a choice; *offset may be NULL. */
+alea_status alea__api_add_text(alea_api_choice *choice, alea_bytes bytes,
+                               uint64_t *offset) ALEA_MUST_USE;
+
 /* answer_tokens.c: the logprobs of a choice's pending entries, as the endpoint writes them. */
 void alea__api_write_logprobs(alea_api_answer *answer, const alea_api_choice *choice);
+
+/* A token by itself, never as an id; valid until the next call. */
+alea_bytes alea__api_token_text(const alea_api_answer *answer, int32_t token,
+                                const int32_t *before);
+
+/* prompt_scores.c. Open: all zero, with room. Take: a PROMPT event. */
+alea_status alea__api_scores_open(alea_api_answer *answer) ALEA_MUST_USE;
+void alea__api_scores_free(alea_api_answer *answer);
+alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
+                                  const alea_event *event) ALEA_MUST_USE;
+
+/* Whether the beginning of a choice's arrays is there to be written. */
+bool alea__api_scores_complete(const alea_api_answer *answer, int32_t prompt);
+
+/* The prompt's text into a choice that has nothing yet. */
+alea_status alea__api_echo(const alea_api_answer *answer, alea_api_choice *choice) ALEA_MUST_USE;
+
+/* A position as an entry of a choice's arrays. */
+alea_api_entry alea__api_prompt_entry(const alea_api_answer *answer, int32_t prompt, size_t at);
+
+/* The member prompt_logprobs, null where it was not asked for. */
+void alea__api_write_prompt_logprobs(alea_api_answer *answer, int32_t prompt);
+
+/* score.c: the body of a score. */
+alea_status alea__api_write_score(alea_api_answer *answer) ALEA_MUST_USE;
 
 /* Code points of a token as it is written, for vLLM's offsets. */
 uint64_t alea__api_compat_length(const alea_api_answer *answer, int32_t token,

@@ -94,6 +94,15 @@ static alea_bytes text_in(const alea_api_answer *answer, token_at at, char *scra
     return (alea_bytes){(const uint8_t *)scratch, length};
 }
 
+alea_bytes alea__api_token_text(const alea_api_answer *answer, int32_t token,
+                                const int32_t *before) {
+    const token_at at = {token, before};
+    if (answer->shown->vllm_compat) return compat_text(answer, at, answer->scratch);
+    const alea_token_info info = info_of(answer, token);
+    const size_t length = alea__token_text(&info, answer->scratch, answer->scratch_bytes);
+    return (alea_bytes){(const uint8_t *)answer->scratch, length};
+}
+
 /* Valid until the next call. */
 static alea_bytes token_text(const alea_api_answer *answer, token_at at) {
     return text_in(answer, at, answer->scratch);
@@ -123,16 +132,17 @@ static float logprob_of(const alea_api_answer *answer, const alea_api_entry *ent
 
 /* ---- the list of an entry ---- */
 
-static const alea_alternative *alternatives_of(const alea_api_choice *choice,
+/* `alternatives`: the list that the entry's stand in. */
+static const alea_alternative *alternatives_of(const alea_api_list *alternatives,
                                                const alea_api_entry *entry) {
-    const alea_alternative *all = choice->alternatives.items;
+    const alea_alternative *all = alternatives->items;
     return entry->n_alternatives > 0 ? all + entry->first_alternative : NULL;
 }
 
 /* The chosen token, then the others; `rows` has room for all. */
-static int32_t chosen_first(const alea_api_answer *answer, const alea_api_choice *choice,
+static int32_t chosen_first(const alea_api_answer *answer, const alea_api_list *alternatives,
                             const alea_api_entry *entry, alea_alternative *rows) {
-    const alea_alternative *others = alternatives_of(choice, entry);
+    const alea_alternative *others = alternatives_of(alternatives, entry);
     int32_t n = 0;
     rows[n++] = (alea_alternative){entry->token, logprob_of(answer, entry)};
     for (int32_t i = 0; i < entry->n_alternatives; i++) {
@@ -175,11 +185,11 @@ static int32_t merge_texts(const alea_api_answer *answer, const int32_t *before,
 
 /* ---- completions ---- */
 
-static void write_top_object(alea_api_answer *answer, const alea_api_choice *choice,
+static void write_top_object(alea_api_answer *answer, const alea_api_list *alternatives,
                              const alea_api_entry *entry) {
     alea_alternative rows[1 + ALEA_TOKEN_IDS_MAX];
     const int32_t n =
-        merge_texts(answer, entry->before, rows, chosen_first(answer, choice, entry, rows));
+        merge_texts(answer, entry->before, rows, chosen_first(answer, alternatives, entry, rows));
     alea__json_begin_object(&answer->writer);
     for (int32_t i = 0; i < n; i++) {
         alea__json_key_bytes(&answer->writer,
@@ -208,16 +218,21 @@ typedef enum column {
     N_ALL_COLUMNS
 } column;
 
-static void write_cell(alea_api_answer *answer, const alea_api_choice *choice, column which,
+static void write_cell(alea_api_answer *answer, const alea_api_list *alternatives, column which,
                        const alea_api_entry *entry) {
     alea_json_writer *writer = &answer->writer;
+    const bool drawn_alone = which >= COLUMN_PROCESSED && entry->of_prompt;
+    if (drawn_alone || (entry->blank && which != COLUMN_OFFSET && which != COLUMN_TOKEN)) {
+        alea__json_null(writer);
+        return;
+    }
     switch (which) {
     case COLUMN_OFFSET: alea__json_uint(writer, entry->offset); break;
     case COLUMN_LOGPROB: alea__json_logprob_value(writer, logprob_of(answer, entry)); break;
     case COLUMN_TOKEN:
         alea__json_string(writer, token_text(answer, (token_at){entry->token, entry->before}));
         break;
-    case COLUMN_TOP: write_top_object(answer, choice, entry); break;
+    case COLUMN_TOP: write_top_object(answer, alternatives, entry); break;
     case COLUMN_PROCESSED: alea__json_logprob_value(writer, entry->sampled_logprob); break;
     case COLUMN_MASS: write_real(writer, entry->kept_mass); break;
     case COLUMN_ENTROPY: write_real(writer, entry->entropy); break;
@@ -231,12 +246,18 @@ static void write_arrays(alea_api_answer *answer, const alea_api_choice *choice)
         "processed_logprobs", "kept_mass",      "entropy"};
     const alea_api_entry *entries = choice->entries.items;
     const int n = answer->shown->mode == ALEA_MODE_ALL ? N_ALL_COLUMNS : N_COLUMNS;
+    const bool begins = answer->shown->echo_logprobs && !choice->written;
+    const size_t n_prompt = begins ? answer->scores[choice->prompt].rows.n : 0;
     alea__json_begin_object(&answer->writer);
     for (int c = 0; c < n; c++) {
         alea__json_key(&answer->writer, names[c]);
         alea__json_begin_array(&answer->writer);
+        for (size_t i = 0; i < n_prompt; i++) {
+            const alea_api_entry entry = alea__api_prompt_entry(answer, choice->prompt, i);
+            write_cell(answer, &answer->scores[choice->prompt].alternatives, (column)c, &entry);
+        }
         for (size_t i = 0; i < choice->entries.n; i++)
-            write_cell(answer, choice, (column)c, &entries[i]);
+            write_cell(answer, &choice->alternatives, (column)c, &entries[i]);
         alea__json_end_array(&answer->writer);
     }
     alea__json_end_object(&answer->writer);
@@ -255,14 +276,14 @@ static void write_pair(alea_api_answer *answer, token_at at, float logprob, bool
 
 /* Exactly the most probable ones, or the ids that were asked for. vLLM puts the chosen token in
  * front and cuts to as many. */
-static int32_t list_of(const alea_api_answer *answer, const alea_api_choice *choice,
+static int32_t list_of(const alea_api_answer *answer, const alea_api_list *alternatives,
                        const alea_api_entry *entry, alea_alternative *rows) {
     if (answer->shown->vllm_compat) {
-        const int32_t n = chosen_first(answer, choice, entry, rows);
+        const int32_t n = chosen_first(answer, alternatives, entry, rows);
         const bool selects = answer->job->params.selected.count > 0;
         return selects || n < answer->shown->top ? n : answer->shown->top;
     }
-    const alea_alternative *others = alternatives_of(choice, entry);
+    const alea_alternative *others = alternatives_of(alternatives, entry);
     int32_t n = 0;
     for (int32_t i = 0; i < entry->n_alternatives; i++)
         if (others[i].token >= 0) rows[n++] = others[i];
@@ -273,7 +294,7 @@ static void write_entry(alea_api_answer *answer, const alea_api_choice *choice,
                         const alea_api_entry *entry) {
     alea_json_writer *writer = &answer->writer;
     alea_alternative rows[1 + ALEA_TOKEN_IDS_MAX];
-    const int32_t n = list_of(answer, choice, entry, rows);
+    const int32_t n = list_of(answer, &choice->alternatives, entry, rows);
     alea__json_begin_object(writer);
     write_pair(answer, (token_at){entry->token, entry->before}, logprob_of(answer, entry), false);
     if (answer->shown->mode == ALEA_MODE_ALL) {

@@ -60,7 +60,8 @@ static alea_bytes text_of(const alea_api_choice *choice) {
 /* A chunk without entries has null: clients look at the first item of what is no null. */
 static void write_logprobs(alea_api_answer *answer, const alea_api_choice *choice, bool chunk) {
     alea__json_key(&answer->writer, "logprobs");
-    if (answer->shown->logprobs && (choice->entries.n > 0 || !chunk))
+    const bool begins = answer->shown->echo_logprobs && !choice->written;
+    if (answer->shown->logprobs && (choice->entries.n > 0 || begins || !chunk))
         alea__api_write_logprobs(answer, choice);
     else
         alea__json_null(&answer->writer);
@@ -172,7 +173,7 @@ static void write_completion(alea_api_answer *answer, const alea_api_choice *cho
     write_logprobs(answer, choice, false);
     write_end(answer, choice);
     write_output_ids(answer, choice);
-    write_null(writer, "prompt_logprobs");
+    alea__api_write_prompt_logprobs(answer, choice->prompt);
     write_prompt_ids(answer, choice);
     write_null(writer, "routed_experts");
 }
@@ -214,6 +215,7 @@ static void write_choices(alea_api_answer *answer) {
 
 alea_status alea__api_write_whole(alea_api_answer *answer) {
     alea_json_writer *writer = &answer->writer;
+    if (answer->job->endpoint == ALEA_API_SCORE) return alea__api_write_score(answer);
     alea__json_write_reset(writer);
     alea__json_begin_object(writer);
     write_head(answer, false);
@@ -222,7 +224,7 @@ alea_status alea__api_write_whole(alea_api_answer *answer) {
     write_word(writer, "system_fingerprint", answer->api->fingerprint);
     write_usage(answer, whole_usage(answer), true);
     if (is_chat(answer)) {
-        write_null(writer, "prompt_logprobs");
+        alea__api_write_prompt_logprobs(answer, 0);
         write_prompt_ids(answer, &answer->choices[0]);
         write_prompt_text(answer);
     }

@@ -33,6 +33,7 @@ typedef struct alea_api_options {
     bool refuse_unknown_fields;
     bool prompt_tokens_details; /* cached tokens in usage */
     bool force_include_usage;   /* usage in every chunk of every stream */
+    bool prompt_logprobs_off;   /* the engine was made without: what refusals say */
 } alea_api_options;
 
 /*
@@ -104,7 +105,8 @@ typedef enum alea_api_endpoint {
     ALEA_API_COMPLETIONS = 1u << 0,
     ALEA_API_CHAT = 1u << 1,
     ALEA_API_TOKENIZE = 1u << 2,
-    ALEA_API_DETOKENIZE = 1u << 3
+    ALEA_API_DETOKENIZE = 1u << 3,
+    ALEA_API_SCORE = 1u << 4
 } alea_api_endpoint;
 
 /* What a request brings besides its body. */
@@ -118,8 +120,12 @@ typedef struct alea_api_context {
 /* One prompt of a job is one request to the engine. */
 typedef struct alea_api_prompt {
     const int32_t *tokens;
-    int32_t n_tokens;   /* at least 1 */
-    int32_t max_tokens; /* what was asked, cut to the room in the context */
+    int32_t n_tokens;     /* at least 1 */
+    int32_t max_tokens;   /* what was asked, cut to the room in the context */
+    bool is_text;         /* given as text: control tokens stand in it by their names */
+    bool has_blank;       /* its tokens begin with a blank that the text has not */
+    int32_t n_added;      /* tokens in front that the text has not */
+    int32_t continuation; /* score: the first token that counts */
 } alea_api_prompt;
 
 typedef struct alea_api_presentation alea_api_presentation;
@@ -129,7 +135,7 @@ typedef struct alea_api_job {
     const alea_api *api;
     alea_api_endpoint endpoint;
     bool stream;
-    const char *id; /* "cmpl-…" or "chatcmpl-…", for the answer and for logs */
+    const char *id; /* "cmpl-…", "chatcmpl-…" or "score-…", for the answer and for logs */
     int64_t created_s;
     const alea_api_prompt *prompts;
     int32_t n_prompts;
@@ -141,7 +147,7 @@ typedef struct alea_api_job {
  * Bytes of a body to a job.
  *
  * Shape     —
- * Domain    endpoint ALEA_API_COMPLETIONS or ALEA_API_CHAT; any bytes
+ * Domain    endpoint ALEA_API_COMPLETIONS, ALEA_API_CHAT or ALEA_API_SCORE; any bytes
  * Result    *job, to be freed by alea__api_job_free; the body is not needed any more
  * Exact     a function of api, body and context
  * Errors    negative with *error, whose status is the answer's: *job untouched
@@ -181,7 +187,7 @@ void alea__api_text_free(alea_api_text *text);
  * Result    *answer, to be freed by alea__api_answer_free before the job
  * Errors    ALEA_ENOMEM
  * Memory    the heap; a stream keeps no history, a whole answer 64 bytes a token and 8 for each
- *           alternative
+ *           alternative, a scored prompt 40 and 8
  * Threads   one per answer
  */
 alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,

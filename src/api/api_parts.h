@@ -4,6 +4,8 @@
  *   error.c     errors as clients read them
  *   service.c   what is served
  *   job*.c      from values to a job; prompt.c and chat.c make its token ids
+ *   prompt_scores.c   scores of prompts: what may be asked, what came, how it is written
+ *   score.c     one prompt and many continuations, whole
  *   answer.c    what was collected of an answer; answer_write.c writes it
  *   bodies.c    models, tokens, version; openapi.c
  */
@@ -26,7 +28,7 @@ struct alea_api {
     const alea_core *core;
     alea_core_info info;
     alea_api_options options; /* pointers lead into `arena` */
-    bool allow_logprobs, allow_token_ids;
+    bool allow_logprobs, allow_token_ids, allow_prompt_logprobs;
     alea_arena arena;
     alea_chat_template *chat; /* NULL: there is none that works */
     alea_chat_tokenizer *chat_tokenizer;
@@ -47,7 +49,10 @@ struct alea_api_presentation {
     bool vllm_compat;
     bool tokens_as_token_ids;
     bool return_token_ids;
-    bool show_special; /* control tokens by their names */
+    bool show_special;  /* control tokens by their names */
+    bool echo;          /* the prompt's text opens the answer's */
+    bool echo_logprobs; /* and its tokens the answer's arrays */
+    int32_t prompt_top; /* alternatives of a prompt's position; -1: prompts are not scored */
     bool include_usage, continuous_usage;
     int32_t stream_interval; /* tokens */
     alea_bytes role;         /* chat */
@@ -89,6 +94,19 @@ alea_status alea__api_read_lists(alea_api_maker *maker) ALEA_MUST_USE;
 alea_status alea__api_read_ids(const alea_json_value *list, const char *name, int32_t vocab,
                                alea_arena *arena, alea_token_list *out,
                                alea_api_error *error) ALEA_MUST_USE;
+
+/* prompt_scores.c: echo and prompt_logprobs, into the draft. After the other reports were read. */
+alea_status alea__api_read_scoring(alea_api_maker *maker) ALEA_MUST_USE;
+
+/* 400 where prompts cannot be scored; the message names the switch. */
+alea_status alea__api_check_scoring(const alea_api *api, const char *param,
+                                    alea_api_error *error) ALEA_MUST_USE;
+
+/* Find out what the tokens of a text have that the text has not. */
+void alea__api_compare_text(const alea_api *api, alea_bytes text, alea_api_prompt *prompt);
+
+/* score.c: the whole of a job. */
+alea_status alea__api_read_score(alea_api_maker *maker) ALEA_MUST_USE;
 
 /* prompt.c: a completion's prompts, and the cut of any prompt to the context. */
 alea_status alea__api_read_prompts(alea_api_maker *maker) ALEA_MUST_USE;

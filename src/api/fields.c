@@ -9,6 +9,7 @@
 #define H ALEA_API_CHAT
 #define T ALEA_API_TOKENIZE
 #define D ALEA_API_DETOKENIZE
+#define S ALEA_API_SCORE
 
 #define HONOURED .treatment = ALEA_FIELD_HONOURED
 #define REFUSED .treatment = ALEA_FIELD_REFUSED
@@ -39,7 +40,7 @@ static const char hosted_note[] = "a field of OpenAI's own service";
 const alea_api_field alea__api_fields[] = {
 
     /* what to continue */
-    FIELD("model", STRING, AT(C | H | T | D), HONOURED, IN(model),
+    FIELD("model", STRING, AT(C | H | T | D | S), HONOURED, IN(model),
           .note = "absent, null or empty: the served model; any other name: 404"),
     FIELD("prompt", .type = ALEA_TYPE_PROMPT, AT(C), HONOURED, .required = true, IN(prompt),
           .note =
@@ -50,7 +51,15 @@ const alea_api_field alea__api_fields[] = {
           .note =
               "rendered by the model's chat template; what a message says never becomes a control "
               "token; content is a string, null, or a list of parts of type `text`"),
-    FIELD("add_special_tokens", BOOL, AT(C), HONOURED, .fallback = "true", IN(add_special_tokens),
+    FIELD("prompt", .type = ALEA_TYPE_TEXT, AT(S), HONOURED, .required = true, IN(prompt),
+          .note = "what all continuations follow; ids are taken as they stand, a text is plain "
+                  "text"),
+    FIELD("continuations", .type = ALEA_TYPE_PROMPT, AT(S), HONOURED, .required = true,
+          IN(continuations),
+          .note = "what is scored: texts behind a text, ids behind ids; none may be empty; at most "
+                  "1024"),
+    FIELD("add_special_tokens", BOOL, AT(C | S), HONOURED, .fallback = "true",
+          IN(add_special_tokens),
           .note = "put the model's first token before a text; never before token ids"),
     FIELD("add_special_tokens", BOOL, AT(H), HONOURED, .fallback = "false", IN(add_special_tokens),
           .note =
@@ -165,6 +174,16 @@ const alea_api_field alea__api_fields[] = {
               "`raw`: of the model's row, before anything is done to it; `processed`: of what was "
               "drawn from, of the chosen token alone, so without alternatives; `all`: raw, with "
               "processed_logprob, kept_mass and entropy beside it"),
+    FIELD("echo", BOOL, AT(C), HONOURED, .fallback = "false", IN(echo),
+          .note =
+              "the prompt's text opens the answer, and with logprobs its tokens open the arrays; "
+              "max_tokens may then be 0"),
+    FIELD("prompt_logprobs", INT(0, ALEA_TOP_MAX), AT(C | H), HONOURED, IN(prompt_logprobs),
+          .note = "score the prompt's tokens, with so many alternatives each; not with stream; "
+                  "default: with echo the number of logprobs, else none"),
+    FIELD("scored_cache", BOOL, AT(C | H | S), HONOURED, .fallback = "true", IN(scored_cache),
+          .note =
+              "false: compute every score of a prompt anew; the numbers are the same bit for bit"),
     FIELD("return_tokens_as_token_ids", BOOL, AT(C | H), HONOURED, .fallback = "false",
           IN(return_tokens_as_token_ids), .note = "tokens are written `token_id:N`"),
     FIELD("return_token_ids", BOOL, AT(C | H), HONOURED, .fallback = "false", IN(return_token_ids),
@@ -174,7 +193,7 @@ const alea_api_field alea__api_fields[] = {
     FIELD("skip_special_tokens", BOOL, AT(C | H), HONOURED, .fallback = "true",
           IN(skip_special_tokens),
           .note = "false: control tokens stand in the text by their names"),
-    FIELD("vllm_compat", BOOL, AT(C | H), HONOURED, IN(vllm_compat),
+    FIELD("vllm_compat", BOOL, AT(C | H | S), HONOURED, IN(vllm_compat),
           .note = "vLLM's own habits where Alea differs on purpose; default: the server's"),
 
     /* how to deliver */
@@ -185,12 +204,12 @@ const alea_api_field alea__api_fields[] = {
                   "chunk, with include_usage; not empty without stream: 400"),
     FIELD("stream_interval", INT(1, INT32_MAX), AT(C | H), HONOURED, .fallback = "1",
           IN(stream_interval), .note = "tokens of a chunk; the first and the last do not wait"),
-    FIELD("priority", INT(INT32_MIN, INT32_MAX), AT(C | H), HONOURED, .fallback = "0", IN(priority),
-          .note = "smaller first; the header X-Vllm-Priority wins"),
-    FIELD("request_id", STRING, AT(C | H), HONOURED, IN(request_id),
-          .note =
-              "the answer's id is `cmpl-` or `chatcmpl-` and this; at most 256 bytes; the header "
-              "X-Request-Id wins"),
+    FIELD("priority", INT(INT32_MIN, INT32_MAX), AT(C | H | S), HONOURED, .fallback = "0",
+          IN(priority), .note = "smaller first; the header X-Vllm-Priority wins"),
+    FIELD("request_id", STRING, AT(C | H | S), HONOURED, IN(request_id),
+          .note = "the answer's id is `cmpl-`, `chatcmpl-` or `score-` and this; at most 256 "
+                  "bytes; the header "
+                  "X-Request-Id wins"),
     FIELD("response_format", .type = ALEA_TYPE_OBJECT, AT(C | H), HONOURED, IN(response_format),
           .note = "type `text`; the others are refused: constrained generation is not offered"),
     FIELD("modalities", .type = ALEA_TYPE_WORDS, AT(H), .min = 1, .max = 8, HONOURED,
@@ -208,10 +227,8 @@ const alea_api_field alea__api_fields[] = {
           IN(tokens), .note = "the ids to turn into text"),
 
     /* refused */
-    FIELD("echo", BOOL, AT(C | H), REFUSED, .fallback = "false", NOWHERE,
-          .note = "prompt scoring is not offered by this server"),
-    FIELD("prompt_logprobs", INT(-1, INT64_MAX), AT(C | H), REFUSED, NOWHERE,
-          .note = "prompt scoring is not offered by this server"),
+    FIELD("echo", BOOL, AT(H), REFUSED, .fallback = "false", NOWHERE,
+          .note = "messages are no text to begin an answer with; prompt_logprobs scores them"),
     FIELD("suffix", STRING, AT(C), REFUSED, .fallback = "\"\"", NOWHERE,
           .note = "insertion needs a model made for it"),
     FIELD("prompt_embeds", .type = ALEA_TYPE_ANY, AT(C), REFUSED, NOWHERE,
@@ -249,7 +266,7 @@ const alea_api_field alea__api_fields[] = {
           .note = deployment_note),
 
     /* accepted without effect */
-    FIELD("user", STRING, AT(C | H), NO_EFFECT, NOWHERE, .note = "a label of the client's"),
+    FIELD("user", STRING, AT(C | H | S), NO_EFFECT, NOWHERE, .note = "a label of the client's"),
     FIELD("session_id", STRING, AT(C | H), NO_EFFECT, NOWHERE,
           .note = "there is one place to go to"),
     FIELD("cache_salt", STRING, AT(C | H), NO_EFFECT, IN(cache_salt),

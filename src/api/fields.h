@@ -25,7 +25,8 @@ typedef enum alea_api_type {
     ALEA_TYPE_PROMPT,  /* a prompt's four forms: the JSON value */
     ALEA_TYPE_OBJECTS, /* a list of objects: the JSON value */
     ALEA_TYPE_OBJECT,  /* the JSON value */
-    ALEA_TYPE_ANY      /* the JSON value */
+    ALEA_TYPE_ANY,     /* the JSON value */
+    ALEA_TYPE_TEXT     /* a string or a list of token ids: the JSON value */
 } alea_api_type;
 
 typedef enum alea_api_treatment {
@@ -74,16 +75,17 @@ typedef struct alea_api_values {
     alea_api_string model, request_id, cache_salt, logprobs_mode, truncation_side, chat_template,
         prompt_text, reasoning_effort;
     alea_api_int max_tokens, max_completion_tokens, n, seed, top_k, logprobs, top_logprobs,
-        min_tokens, truncate_prompt_tokens, stream_interval, priority, thinking_token_budget;
+        min_tokens, truncate_prompt_tokens, stream_interval, priority, thinking_token_budget,
+        prompt_logprobs;
     alea_api_number temperature, top_p, min_p, presence_penalty, frequency_penalty,
         repetition_penalty;
     alea_api_bool chat_logprobs, return_tokens_as_token_ids, return_token_ids,
         include_stop_str_in_output, ignore_eos, skip_special_tokens, add_special_tokens, stream,
         vllm_compat, add_generation_prompt, continue_final_message, return_prompt_text,
-        return_token_strs;
+        return_token_strs, echo, scored_cache;
     const alea_json_value *prompt, *messages, *logit_bias, *logprob_token_ids, *stop,
         *stop_token_ids, *allowed_token_ids, *bad_words, *stream_options, *response_format, *tools,
-        *tool_choice, *documents, *chat_template_kwargs, *modalities, *tokens;
+        *tool_choice, *documents, *chat_template_kwargs, *modalities, *tokens, *continuations;
 } alea_api_values;
 
 extern const alea_api_field alea__api_fields[];

@@ -33,6 +33,7 @@ static const char *kind_word(const alea_api_field *field) {
     case ALEA_TYPE_OBJECT: return "an object";
     case ALEA_TYPE_PROMPT: return "a string, a list of strings, or one or more lists of token ids";
     case ALEA_TYPE_OBJECTS: return "a list of objects";
+    case ALEA_TYPE_TEXT: return "a string or a list of token ids";
     case ALEA_TYPE_ANY: break;
     }
     return "a value";
@@ -60,6 +61,8 @@ static bool is_kind(const alea_api_field *field, const alea_json_value *value) {
     case ALEA_TYPE_OBJECT: return kind == ALEA_JSON_OBJECT;
     case ALEA_TYPE_PROMPT: return kind == ALEA_JSON_STRING || list;
     case ALEA_TYPE_OBJECTS: return list && all_of(value, ALEA_JSON_OBJECT);
+    case ALEA_TYPE_TEXT:
+        return kind == ALEA_JSON_STRING || (list && all_of(value, ALEA_JSON_INTEGER));
     case ALEA_TYPE_ANY: return true;
     }
     return false;

@@ -55,6 +55,7 @@ static void describe_value(const alea_api_field *field, char *text, size_t capac
     case ALEA_TYPE_PROMPT: word = "string, strings, ids, lists of ids"; break;
     case ALEA_TYPE_OBJECTS: word = "objects"; break;
     case ALEA_TYPE_OBJECT: word = "object"; break;
+    case ALEA_TYPE_TEXT: word = "string or token ids"; break;
     case ALEA_TYPE_ANY: break;
     }
     snprintf(text, capacity, "%s", word);
@@ -67,7 +68,8 @@ static void describe_places(const alea_api_field *field, char *text, size_t capa
     } places[] = {{ALEA_API_COMPLETIONS, "completions"},
                   {ALEA_API_CHAT, "chat"},
                   {ALEA_API_TOKENIZE, "tokenize"},
-                  {ALEA_API_DETOKENIZE, "detokenize"}};
+                  {ALEA_API_DETOKENIZE, "detokenize"},
+                  {ALEA_API_SCORE, "score"}};
     text[0] = 0;
     for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
         if (!(field->at & (unsigned)places[i].at)) continue;
@@ -160,9 +162,9 @@ static void write_any_of(const alea_api_field *field, alea_json_writer *writer) 
     alea__json_key(writer, "anyOf");
     alea__json_begin_array(writer);
     write_one_string(writer);
-    write_one_array(writer, "string", field->max);
+    if (field->type != ALEA_TYPE_TEXT) write_one_array(writer, "string", field->max);
+    if (field->type != ALEA_TYPE_STRINGS) write_one_array(writer, "integer", 0);
     if (field->type == ALEA_TYPE_PROMPT) {
-        write_one_array(writer, "integer", 0);
         alea__json_begin_object(writer);
         write_type(writer, "array", false);
         alea__json_key(writer, "minItems");
@@ -259,6 +261,7 @@ static void write_shape(const alea_api_field *field, alea_json_writer *writer) {
         if (field->words) write_enum(field, writer);
         break;
     case ALEA_TYPE_STRINGS:
+    case ALEA_TYPE_TEXT:
     case ALEA_TYPE_PROMPT: write_any_of(field, writer); break;
     case ALEA_TYPE_WORDS:
         write_type(writer, "array", nullable);

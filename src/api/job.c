@@ -141,7 +141,7 @@ static alea_status read_reports(alea_api_maker *maker) {
     params->want_entropy = shown->logprobs && shown->mode == ALEA_MODE_ALL;
     params->show_control = shown->show_special;
     params->keep_stopped = shown->vllm_compat;
-    return ALEA_OK;
+    return alea__api_read_scoring(maker);
 }
 
 /* ---- delivery ---- */
@@ -228,6 +228,11 @@ static alea_status read_priority(alea_api_maker *maker) {
     return ALEA_OK;
 }
 
+static const char *id_prefix(alea_api_endpoint endpoint) {
+    if (endpoint == ALEA_API_SCORE) return "score-";
+    return endpoint == ALEA_API_CHAT ? "chatcmpl-" : "cmpl-";
+}
+
 /* The header's id, the body's, or a fresh one behind the endpoint's prefix. */
 static alea_status read_id(alea_api_maker *maker) {
     alea_bytes id = maker->context->request_id;
@@ -242,7 +247,7 @@ static alea_status read_id(alea_api_maker *maker) {
                  (unsigned long long)maker->context->random[1]);
         id = alea__api_bytes(fresh);
     }
-    const char *prefix = maker->draft->job.endpoint == ALEA_API_CHAT ? "chatcmpl-" : "cmpl-";
+    const char *prefix = id_prefix(maker->draft->job.endpoint);
     char *text = alea__arena_alloc(&maker->draft->arena, strlen(prefix) + id.length + 1);
     if (!text) return alea__api_no_memory(maker->error);
     memcpy(text, prefix, strlen(prefix));
@@ -287,10 +292,16 @@ static alea_status read_chat(alea_api_maker *maker) {
     return ALEA_OK;
 }
 
-static alea_status fill(alea_api_maker *maker) {
+static alea_status fill_score(alea_api_maker *maker) {
+    alea_status status = read_priority(maker);
+    if (status >= 0) status = read_id(maker);
+    if (status >= 0) status = alea__api_read_score(maker);
+    return status;
+}
+
+static alea_status fill_answer(alea_api_maker *maker) {
     alea_api_draft *draft = maker->draft;
-    alea_status status = alea__api_check_model(maker->api, &maker->values->model, maker->error);
-    if (status >= 0) status = read_sampling(maker);
+    alea_status status = read_sampling(maker);
     if (status >= 0) status = read_ends(maker);
     if (status >= 0) status = read_reports(maker);
     if (status >= 0) status = read_delivery(maker);
@@ -299,6 +310,14 @@ static alea_status fill(alea_api_maker *maker) {
         status =
             draft->job.endpoint == ALEA_API_CHAT ? read_chat(maker) : alea__api_read_prompts(maker);
     if (status >= 0) status = alea__api_fit_prompts(maker);
+    return status;
+}
+
+static alea_status fill(alea_api_maker *maker) {
+    alea_api_draft *draft = maker->draft;
+    alea_status status = alea__api_check_model(maker->api, &maker->values->model, maker->error);
+    if (status < 0) return status;
+    status = draft->job.endpoint == ALEA_API_SCORE ? fill_score(maker) : fill_answer(maker);
     if (status < 0) return status;
     draft->job.prompts = draft->prompts;
     draft->job.presentation = &draft->presentation;
@@ -326,6 +345,7 @@ static alea_status draft_of(const alea_api *api, alea_api_endpoint endpoint,
                                 .created_s = context->now_s,
                                 .params = alea__params_default()};
     draft->presentation.vllm_compat = error->int_code;
+    draft->presentation.prompt_top = -1;
     const alea_status status =
         alea__api_values_read(endpoint, root, api->options.refuse_unknown_fields, &values, error);
     if (status < 0) return status;

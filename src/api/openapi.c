@@ -18,6 +18,8 @@ static const route routes[] = {
      "application/json", true},
     {"/v1/chat/completions", "post", "Answer messages", "chat", ALEA_API_CHAT, "application/json",
      true},
+    {"/v1/score", "post", "Score continuations of one prompt", "score", ALEA_API_SCORE,
+     "application/json", false},
     {"/v1/models", "get", "List the served models", "models", 0, "application/json", false},
     {"/tokenize", "post", "Text or messages to token ids", "tokenize", ALEA_API_TOKENIZE,
      "application/json", false},
@@ -49,6 +51,7 @@ static const char *schema_name(alea_api_endpoint endpoint) {
     case ALEA_API_CHAT: return "ChatCompletionRequest";
     case ALEA_API_TOKENIZE: return "TokenizeRequest";
     case ALEA_API_DETOKENIZE: return "DetokenizeRequest";
+    case ALEA_API_SCORE: return "ScoreRequest";
     }
     return "";
 }
@@ -197,6 +200,7 @@ alea_status alea__api_openapi(alea_api_text *body) {
     write_request(ALEA_API_CHAT, &writer);
     write_request(ALEA_API_TOKENIZE, &writer);
     write_request(ALEA_API_DETOKENIZE, &writer);
+    write_request(ALEA_API_SCORE, &writer);
     write_error_schema(&writer);
     alea__json_end_object(&writer);
     alea__json_end_object(&writer);

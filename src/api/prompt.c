@@ -60,7 +60,8 @@ static alea_status read_text(const alea_api_maker *maker, const alea_json_value 
                                                 "prompt", &maker->draft->arena, &ids, maker->error);
     if (status < 0) return status;
     if (ids.count == 0) return refuse(maker->error, "prompt has no tokens");
-    *prompt = (alea_api_prompt){.tokens = ids.tokens, .n_tokens = ids.count};
+    *prompt = (alea_api_prompt){.tokens = ids.tokens, .n_tokens = ids.count, .is_text = true};
+    if (maker->draft->presentation.echo) alea__api_compare_text(maker->api, text, prompt);
     return ALEA_OK;
 }
 
@@ -150,15 +151,24 @@ static void truncate(const alea_api_maker *maker, int32_t keep, alea_api_prompt 
     const alea_bytes side = maker->values->truncation_side.value;
     if (keep < 0 || prompt->n_tokens <= keep) return;
     const bool keeps_first = side.length > 0 && side.data[0] == 'r';
-    if (!keeps_first) prompt->tokens += prompt->n_tokens - keep;
+    const int32_t cut = prompt->n_tokens - keep;
     prompt->n_tokens = keep;
+    if (keeps_first) return;
+    prompt->tokens += cut;
+    prompt->has_blank = prompt->has_blank && cut <= prompt->n_added;
+    prompt->n_added = prompt->n_added > cut ? prompt->n_added - cut : 0;
 }
 
 static alea_status fit(const alea_api_maker *maker, int64_t asked, alea_api_prompt *prompt) {
     const int32_t context = maker->api->info.context_tokens;
     const int64_t least = maker->values->min_tokens.given ? maker->values->min_tokens.value : 0;
     const bool chat = maker->draft->job.endpoint == ALEA_API_CHAT;
-    if (prompt->n_tokens >= context)
+    if (asked == 0 && prompt->n_tokens > context)
+        return alea__api_error_set(maker->error, ALEA_FAULT_CONTEXT, "prompt",
+                                   "the prompt has %d tokens and the context %d: shorten it, or "
+                                   "ask for truncate_prompt_tokens",
+                                   prompt->n_tokens, context);
+    if (asked > 0 && prompt->n_tokens >= context)
         return alea__api_error_set(maker->error, ALEA_FAULT_CONTEXT, chat ? "messages" : "prompt",
                                    "the prompt has %d tokens and the context %d, which must hold "
                                    "one more: shorten it, or ask for truncate_prompt_tokens",
@@ -177,7 +187,7 @@ alea_status alea__api_fit_prompts(alea_api_maker *maker) {
     alea_api_draft *draft = maker->draft;
     const int64_t asked = asked_tokens(maker);
     int32_t keep;
-    if (asked == 0)
+    if (asked == 0 && !draft->presentation.echo)
         return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, "max_tokens",
                                    "max_tokens must be at least 1; 0 goes with echo alone");
     alea_status status = read_truncation(maker, asked, &keep);

@@ -112,6 +112,9 @@ static alea_status fill(alea_api *api, const alea_api_options *options, alea_err
     if (!api->options.prompts_max) api->options.prompts_max = PROMPTS_MAX;
     api->allow_logprobs = !options->capability || options->capability->allow_logprobs;
     api->allow_token_ids = !options->capability || options->capability->allow_token_ids;
+    api->allow_prompt_logprobs =
+        !options->prompt_logprobs_off &&
+        (!options->capability || options->capability->allow_prompt_logprobs);
     api->options.capability = NULL;
     alea_status status = keep_names(api, options, error);
     if (status >= 0) status = keep_thinking(api, error);

@@ -90,12 +90,15 @@ static void open_driver(driver *self, const alea_json_value *options) {
                                                 .threads = 1,
                                                 .queue_tokens = int_option(options, "queue", 0),
                                                 .no_overlap = true,
-                                                .no_prefix_cache = true};
+                                                .no_prefix_cache = true,
+                                                .prompt_logprobs =
+                                                    !bool_option(options, "no_scoring")};
     if (alea__engine_create(self->core, &engine_options, &self->engine, &error) < 0)
         give_up("engine", error.message);
     alea_capability capability = {
         .allow_logprobs = !bool_option(options, "no_logprobs"),
         .allow_token_ids = !bool_option(options, "no_token_ids"),
+        .allow_prompt_logprobs = !bool_option(options, "no_scoring"),
     };
     const alea_api_options api_options = {
         .model_names = names,
@@ -110,6 +113,7 @@ static void open_driver(driver *self, const alea_json_value *options) {
         .refuse_unknown_fields = bool_option(options, "refuse_unknown_fields"),
         .prompt_tokens_details = bool_option(options, "prompt_tokens_details"),
         .force_include_usage = bool_option(options, "force_include_usage"),
+        .prompt_logprobs_off = bool_option(options, "scoring_off"),
         .prompts_max = int_option(options, "prompts_max", 0),
         .body_bytes_max = (size_t)int_option(options, "body_bytes_max", 0),
     };
@@ -379,9 +383,9 @@ static void do_get(driver *self, const char *what, const alea_json_value *line) 
 }
 
 static void obey(driver *self, const alea_json_value *line) {
-    static const char *const posts[] = {"completions", "chat", "tokenize", "detokenize"};
+    static const char *const posts[] = {"completions", "chat", "tokenize", "detokenize", "score"};
     const char *what = text_option(line, "do", "");
-    for (unsigned i = 0; i < 4; i++) {
+    for (unsigned i = 0; i < sizeof posts / sizeof *posts; i++) {
         if (strcmp(what, posts[i])) continue;
         do_post(self, (alea_api_endpoint)(1u << i), line);
         return;

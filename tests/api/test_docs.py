@@ -59,7 +59,7 @@ class Docs(rig.Case):
         schema = self.api.get("openapi").body
         self.assertEqual(schema["openapi"], "3.1.0")
         names = {1: "CompletionRequest", 2: "ChatCompletionRequest", 4: "TokenizeRequest",
-                 8: "DetokenizeRequest"}
+                 8: "DetokenizeRequest", 16: "ScoreRequest"}
         for row in self.api.line(do="fields")["body"]:
             for bit, name in names.items():
                 there = row["name"] in schema["components"]["schemas"][name]["properties"]

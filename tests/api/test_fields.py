@@ -125,9 +125,15 @@ RULES = [
     ("both", "guided_json", {}, "unsupported_parameter"),
     ("both", "use_beam_search", True, "unsupported_parameter"),
     ("both", "use_beam_search", False, None),
-    ("both", "echo", True, "unsupported_parameter"),
+    ("chat", "echo", True, "unsupported_parameter"),
+    ("completions", "echo", True, None),
     ("both", "echo", False, None),
-    ("both", "prompt_logprobs", 0, "unsupported_parameter"),
+    ("both", "prompt_logprobs", -2, "invalid_value"),
+    ("both", "prompt_logprobs", -1, "invalid_value"),
+    ("both", "prompt_logprobs", 1, None),
+    ("both", "prompt_logprobs", 9, None),
+    ("both", "prompt_logprobs", 10, None),
+    ("both", "prompt_logprobs", 21, "invalid_value"),
     ("completions", "suffix", "", None),
     ("completions", "suffix", "end", "unsupported_parameter"),
     ("both", "thinking_token_budget", -1, None),
@@ -277,6 +283,8 @@ class Fields(rig.Case):
 
     def check(self, endpoint, field, kind, value, stream, code):
         body = self.body(endpoint, field, value, stream)
+        if field == "prompt_logprobs" and stream and value is not None:
+            code = code or "invalid_value"  # they are a part of whole answers alone
         answer = self.api.post(endpoint, body)
         Fields.table.append((endpoint, field, kind, key(value)[:40], stream, answer.status))
         with self.subTest(endpoint=endpoint, field=field, value=key(value)[:60], stream=stream):
