@@ -69,6 +69,27 @@ typedef struct alea_settings {
     double min_p;
     int64_t logprobs;
 
+    const char *host;
+    int64_t port;
+    const char *unix_path;
+    alea_word_list served_names;
+    int64_t slots;
+    const char *api_key_file;
+    int64_t max_queue;
+    int64_t max_connections;
+    int64_t drain_seconds;
+    const char *cors_origin;
+    const char *chat_template;
+    bool trust_request_chat_template;
+    bool vllm_compat;
+    bool tokens_as_token_ids;
+    bool refuse_unknown_fields;
+    bool prompt_tokens_details;
+    const char *prompt_logprobs; /* "on", "off" */
+    const char *scored_cache;    /* "on", "off", "auto" */
+    const char *log_level; /* "error", "warning", "info", "debug" */
+    const char *config;
+
     const char *const *operands;
     int n_operands;
 } alea_settings;
@@ -85,6 +106,7 @@ alea_exit alea__exit_of(alea_status status);
 alea_exit alea__cmd_score(const alea_settings *settings);
 alea_exit alea__cmd_generate(const alea_settings *settings);
 alea_exit alea__cmd_inspect(const alea_settings *settings);
+alea_exit alea__cmd_serve(const alea_settings *settings);
 alea_exit alea__cmd_bench(const alea_settings *settings);
 
 #endif

@@ -10,6 +10,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/config.h"
+
 #define OPTIONS_MAX 64
 
 const alea_command alea__commands[] = {
@@ -38,6 +40,15 @@ const alea_command alea__commands[] = {
      "it takes. Without: what this processor offers, which kernel serves each operation, and\n"
      "the versions that were built in.",
      alea__cmd_inspect},
+    {"serve", ALEA_COMMAND_SERVE, "", 0, "an OpenAI- and vLLM-compatible HTTP server",
+     "Answers POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, GET\n"
+     "/v1/models, /health, /metrics and others; /openapi.json lists them with their fields.\n"
+     "SIGTERM lets running answers finish; a second one ends at once. There is no TLS: put a\n"
+     "proxy in front. Log lines (JSON, never a prompt) go to standard error.\n"
+     "\n"
+     "A line of --config is NAME = VALUE, a long option without its dashes; # begins a comment.\n"
+     "The command line wins.",
+     alea__cmd_serve},
     {"bench", ALEA_COMMAND_BENCH, "core|engine|ops", 1, "measure, beside peers and floors",
      "core: tokens per second of scoring and of decoding, beside the engine's own.\n"
      "engine: tokens per second of 1, 4 and 16 requests, beside a bare loop over the same core.\n"
@@ -50,6 +61,7 @@ const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
 #define GENERATE ALEA_COMMAND_GENERATE
 #define INSPECT ALEA_COMMAND_INSPECT
 #define BENCH ALEA_COMMAND_BENCH
+#define SERVE ALEA_COMMAND_SERVE
 #define AT(field) offsetof(alea_settings, field)
 #define FLAG(name, letter, commands, field, help)                                                  \
     { name, letter, ALEA_OPTION_FLAG, commands, AT(field), NULL, NULL, 0, 0, help }
@@ -63,9 +75,9 @@ const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
     { name, letter, ALEA_OPTION_REAL, commands, AT(field), value, NULL, least, most, help }
 
 const alea_option alea__options[] = {
-    TEXT("model", 'm', SCORE | GENERATE | BENCH, model, "FILE",
+    TEXT("model", 'm', SCORE | GENERATE | BENCH | SERVE, model, "FILE",
          "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the built-in path)"),
-    TEXT("core", 0, SCORE | GENERATE | INSPECT, core, "FILE",
+    TEXT("core", 0, SCORE | GENERATE | INSPECT | SERVE, core, "FILE",
          "shared object of a core that opens --model in its own way"),
     TEXT("text", 't', SCORE, text, "TEXT", "score TEXT"),
     TEXT("jsonl", 'l', SCORE | GENERATE, jsonl, "FILE",
@@ -97,22 +109,58 @@ const alea_option alea__options[] = {
     INT("parallel", 0, GENERATE, parallel, "N", 1, 64,
         "samples that are computed at once; changes none of them (default 4)"),
     FLAG("ignore-end", 0, GENERATE, ignore_end, "do not stop at the model's end tokens"),
+    TEXT("host", 0, SERVE, host, "NAME", "address to listen on (default 127.0.0.1)"),
+    INT("port", 'p', SERVE, port, "N", 0, 65535, "0: any free one (default 8000)"),
+    TEXT("unix", 'u', SERVE, unix_path, "PATH",
+         "listen on a unix socket; on TCP too if --host is given"),
+    {"served-model-name", 0, ALEA_OPTION_LIST, SERVE, AT(served_names), "NAME", NULL, 0, 0,
+     "what clients call the model; may be given several times (default: the file's name)"},
+    INT("slots", 'n', SERVE, slots, "N", 1, 4096, "answers that are computed at once (default 4)"),
+    INT("ctx", 0, SERVE, context_tokens, "N", 1, INT32_MAX, "the same as --context"),
+    TEXT("api-key-file", 0, SERVE, api_key_file, "FILE",
+         "a key a line; requests must carry one (default: none is needed)"),
+    INT("max-queue", 0, SERVE, max_queue, "N", 0, 65536,
+        "requests that may wait for a slot; beyond it 429 (default 256)"),
+    INT("max-connections", 0, SERVE, max_connections, "N", 1, 1000000,
+        "open at once (default 16384, less where descriptors are fewer)"),
+    INT("drain", 0, SERVE, drain_seconds, "SECONDS", 0, 86400,
+        "time for running answers after SIGTERM (default 30)"),
+    TEXT("cors-origin", 0, SERVE, cors_origin, "ORIGIN",
+         "pages that may ask: one origin, * or none (default *)"),
+    TEXT("chat-template", 0, SERVE, chat_template, "FILE", "instead of the model's own"),
+    FLAG("trust-request-chat-template", 0, SERVE, trust_request_chat_template,
+         "let requests bring a chat_template"),
+    FLAG("vllm-compat", 0, SERVE, vllm_compat,
+         "vLLM's own ways wherever a request does not say; docs/api.md lists them"),
+    FLAG("tokens-as-token-ids", 0, SERVE, tokens_as_token_ids,
+         "return_tokens_as_token_ids wherever a request does not say"),
+    FLAG("refuse-unknown-fields", 0, SERVE, refuse_unknown_fields,
+         "400 for a field that nobody knows (default: it is ignored)"),
+    FLAG("prompt-tokens-details", 0, SERVE, prompt_tokens_details,
+         "say in usage how many prompt tokens were cached"),
+    WORD("prompt-logprobs", 0, SERVE, prompt_logprobs, "on|off", "on off",
+         "echo with logprobs, prompt_logprobs, /v1/score; off takes no memory (default on)"),
+    WORD("scored-cache", 0, SERVE, scored_cache, "on|off|auto", "on off auto",
+         "keep the scores of prompts for later ones (default auto: where that is exact)"),
+    WORD("log-level", 0, SERVE, log_level, "LEVEL", "error warning info debug",
+         "error, warning, info (default: a line for each request) or debug"),
+    TEXT("config", 0, SERVE, config, "FILE", "read options from FILE"),
     FLAG("json", 'j', SCORE | GENERATE | INSPECT | BENCH, json, "one JSON object a line"),
     TEXT("output", 'o', SCORE | GENERATE | INSPECT, output, "FILE",
          "write to FILE, which appears when all is done"),
-    INT("context", 'c', SCORE | GENERATE | INSPECT | BENCH, context_tokens, "N", 1, INT32_MAX,
-        "tokens that a sequence can hold (default: the model's, at most 4096)"),
+    INT("context", 'c', SCORE | GENERATE | INSPECT | BENCH | SERVE, context_tokens, "N", 1,
+        INT32_MAX, "tokens that a sequence can hold (default: the model's, at most 4096)"),
     WORD("device", 0, BENCH, device, "NAME", "cpu cuda", "of ops: cpu (default) or cuda"),
-    INT("threads", 0, SCORE | GENERATE | BENCH, threads, "N", 1, 1024,
+    INT("threads", 0, SCORE | GENERATE | BENCH | SERVE, threads, "N", 1, 1024,
         "threads (default: processors that may be used)"),
-    FLAG("fast", 0, SCORE | GENERATE | INSPECT, fast,
+    FLAG("fast", 0, SCORE | GENERATE | INSPECT | SERVE, fast,
          "the engine's stock kernels: results may depend on how a text was cut"),
     TEXT("caps", 0, ALEA_COMMAND_ALL, caps, "NAME",
          "highest instruction set of Alea's kernels: ref, avx2, avx512, neon, all"),
     WORD("color", 0, SCORE | GENERATE, color, "WHEN", "auto always never",
          "auto (default), always or never"),
     FLAG("progress", 0, SCORE, progress, "a line a second on stderr when it is no terminal"),
-    FLAG("quiet", 'q', SCORE | GENERATE, quiet, "no progress bar, no notes on stderr"),
+    FLAG("quiet", 'q', SCORE | GENERATE | SERVE, quiet, "no progress bar, no notes"),
     FLAG("help", 'h', ALEA_COMMAND_ALL, help, "this text"),
 };
 const size_t alea__n_options = sizeof alea__options / sizeof *alea__options;
@@ -131,7 +179,15 @@ static alea_settings defaults(void) {
                            .temperature = 1,
                            .top_p = 1,
                            .logprobs = -1,
-                           .parallel = 4};
+                           .parallel = 4,
+                           .port = 8000,
+                           .slots = 4,
+                           .max_queue = 256,
+                           .drain_seconds = 30,
+                           .cors_origin = "*",
+                           .prompt_logprobs = "on",
+                           .scored_cache = "auto",
+                           .log_level = "info"};
 }
 
 static alea_exit refuse(const alea_option *option, const char *text) {
@@ -215,7 +271,7 @@ static bool is_word(const char *words, const char *text) {
     return false;
 }
 
-static alea_exit store(const alea_option *option, const char *text, alea_settings *settings) {
+alea_exit alea__option_store(const alea_option *option, const char *text, alea_settings *settings) {
     void *field = (char *)settings + option->offset;
     bool good = true;
     switch (option->kind) {
@@ -253,36 +309,67 @@ static alea_exit explain_unknown(const alea_command *command, char **argv, int c
     return ALEA_EXIT_USAGE;
 }
 
-alea_exit alea__options_parse(const alea_command *command, int argc, char **argv,
-                              alea_settings *settings) {
+const alea_option *alea__option_find(const alea_command *command, const char *name, size_t length) {
+    for (size_t i = 0; i < alea__n_options; i++) {
+        const alea_option *option = &alea__options[i];
+        if ((option->commands & command->bit) && strlen(option->name) == length &&
+            memcmp(option->name, name, length) == 0)
+            return option;
+    }
+    return NULL;
+}
+
+/* What getopt_long asks for, of one command's options. */
+typedef struct option_table {
     struct option longs[OPTIONS_MAX + 1];
-    char shorts[2 * OPTIONS_MAX + 2] = ":";
+    char shorts[2 * OPTIONS_MAX + 2];
     const alea_option *chosen[OPTIONS_MAX];
-    int n = 0;
-    size_t n_short = 1;
-    for (size_t i = 0; i < alea__n_options && n < OPTIONS_MAX; i++) {
+    int n;
+} option_table;
+
+static void fill_table(const alea_command *command, option_table *table) {
+    size_t n_short = 0;
+    table->shorts[n_short++] = ':';
+    for (size_t i = 0; i < alea__n_options && table->n < OPTIONS_MAX; i++) {
         const alea_option *option = &alea__options[i];
         if (!(option->commands & command->bit)) continue;
         const int takes = option->kind == ALEA_OPTION_FLAG ? no_argument : required_argument;
-        longs[n] = (struct option){option->name, takes, NULL, 256 + n};
-        if (option->letter) shorts[n_short++] = option->letter;
-        if (option->letter && takes == required_argument) shorts[n_short++] = ':';
-        chosen[n++] = option;
+        table->longs[table->n] = (struct option){option->name, takes, NULL, 256 + table->n};
+        if (option->letter) table->shorts[n_short++] = option->letter;
+        if (option->letter && takes == required_argument) table->shorts[n_short++] = ':';
+        table->chosen[table->n++] = option;
     }
-    longs[n] = (struct option){0};
-    shorts[n_short] = 0;
+}
 
-    *settings = defaults();
+static alea_exit read_words(const alea_command *command, const option_table *table, int argc,
+                            char **argv, alea_settings *settings) {
     opterr = 0;
-    optind = 1;
-    for (int code; (code = getopt_long(argc, argv, shorts, longs, NULL)) != -1;) {
-        const alea_option *option = code >= 256 ? chosen[code - 256] : NULL;
-        for (int i = 0; !option && i < n; i++)
-            if (chosen[i]->letter && chosen[i]->letter == code) option = chosen[i];
+    optind = 0; /* glibc: begin anew, with the order of the words as it is now */
+    for (int code; (code = getopt_long(argc, argv, table->shorts, table->longs, NULL)) != -1;) {
+        const alea_option *option = code >= 256 ? table->chosen[code - 256] : NULL;
+        for (int i = 0; !option && i < table->n; i++)
+            if (table->chosen[i]->letter && table->chosen[i]->letter == code)
+                option = table->chosen[i];
         if (!option) return explain_unknown(command, argv, code);
-        const alea_exit exit_code = store(option, optarg, settings);
+        const alea_exit exit_code = alea__option_store(option, optarg, settings);
         if (exit_code != ALEA_EXIT_OK) return exit_code;
     }
+    return ALEA_EXIT_OK;
+}
+
+alea_exit alea__options_parse(const alea_command *command, int argc, char **argv,
+                              alea_settings *settings) {
+    option_table table = {.n = 0};
+    fill_table(command, &table);
+    *settings = defaults();
+    alea_exit code = read_words(command, &table, argc, argv, settings);
+    if (code == ALEA_EXIT_OK && settings->config && !settings->help) {
+        const char *path = settings->config;
+        *settings = defaults();
+        code = alea__config_read(command, path, settings);
+        if (code == ALEA_EXIT_OK) code = read_words(command, &table, argc, argv, settings);
+    }
+    if (code != ALEA_EXIT_OK) return code;
     settings->operands = (const char *const *)argv + optind;
     settings->n_operands = argc - optind;
     if (!settings->help && settings->n_operands > command->most_operands) {
@@ -315,14 +402,9 @@ const alea_variable alea__variables[] = {
 const size_t alea__n_variables = sizeof alea__variables / sizeof *alea__variables;
 
 static void put_exit_codes(FILE *file) {
-    fputs("exit codes:", file);
+    fputs("exit codes:\n", file);
     for (size_t i = 0; i < alea__n_exit_codes; i++)
-        fprintf(file, "%s%d %s",
-                i == 0   ? " "
-                : i == 5 ? ",\n"
-                         : ", ",
-                (int)alea__exit_codes[i].code, alea__exit_codes[i].meaning);
-    fputc('\n', file);
+        fprintf(file, "  %3d  %s\n", (int)alea__exit_codes[i].code, alea__exit_codes[i].meaning);
 }
 
 void alea__options_help(FILE *file, const alea_command *command) {

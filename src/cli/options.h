@@ -14,7 +14,8 @@ enum alea_command_bit {
     ALEA_COMMAND_GENERATE = 1u << 1,
     ALEA_COMMAND_INSPECT = 1u << 2,
     ALEA_COMMAND_BENCH = 1u << 3,
-    ALEA_COMMAND_ALL = 15u
+    ALEA_COMMAND_SERVE = 1u << 4,
+    ALEA_COMMAND_ALL = 31u
 };
 
 typedef struct alea_command {
@@ -77,6 +78,12 @@ const alea_command *alea__command_find(const char *name);
  * ALEA_EXIT_USAGE, or ALEA_EXIT_OK. `operands` point into argv. */
 alea_exit alea__options_parse(const alea_command *command, int argc, char **argv,
                               alea_settings *settings);
+
+/* The option of that name that a command has, or NULL. */
+const alea_option *alea__option_find(const alea_command *command, const char *name, size_t length);
+
+/* Check a value and keep it; `text` must live as long as the settings. Complains. */
+alea_exit alea__option_store(const alea_option *option, const char *text, alea_settings *settings);
 
 void alea__options_help(FILE *file, const alea_command *command);
 void alea__commands_help(FILE *file);

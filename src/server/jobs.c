@@ -1,0 +1,394 @@
+/*
+ * A job is one exchange that generates. Its prompts are the engine's requests, a few at a time, so
+ * that a thousand prompts in one body neither fill the queue nor hold a thousand answers' memory.
+ *
+ * Ownership: the loop frees a job once its exchange is over and no other thread can reach it. The
+ * engine's reach ends with alea__request_notify(…, NULL, NULL), which waits for a call in flight;
+ * a job that stands in the list of ready ones, or that the worker reads, is freed when it comes
+ * out.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "base/clock.h"
+#include "server/server_parts.h"
+
+#define SMALL_BODY_BYTES 8192 /* read at once: a thread would cost more than it saves */
+#define RETRY_SECONDS_MAX 60
+
+typedef struct alea_flight {
+    alea_request *request; /* NULL: free */
+    int32_t prompt;
+    int32_t n_tokens;   /* of all choices so far */
+    int32_t n_finished; /* choices */
+    uint64_t last_token_ns;
+} alea_flight;
+
+/* ---- what other threads say ---- */
+
+void alea__job_tell(alea_job *job) {
+    if (atomic_exchange(&job->is_ready, true)) return;
+    alea_server *server = job->server;
+    alea_job *first = atomic_load(&server->ready_jobs);
+    do
+        job->next_ready = first;
+    while (!atomic_compare_exchange_weak(&server->ready_jobs, &first, job));
+    if (!first) alea__http_wake(server->http);
+}
+
+static void on_notify(void *user) {
+    alea__job_tell(user);
+}
+
+/* ---- ends ---- */
+
+static void end_flight(alea_flight *flight) {
+    if (!flight->request) return;
+    alea__request_notify(flight->request, NULL, NULL);
+    alea__request_cancel(
+        flight->request); /* wakes the engine: its slot is free in the next round */
+    alea__request_release(flight->request);
+    flight->request = NULL;
+}
+
+static void free_job(alea_job *job) {
+    alea__api_answer_free(job->answer);
+    alea__api_job_free(job->asked);
+    alea__api_text_free(&job->text);
+    free(job->flights);
+    free(job->body);
+    free(job);
+}
+
+/* The client has its answer, or has left. */
+static void end_job(alea_job *job) {
+    alea_server *server = job->server;
+    for (int32_t i = 0; i < job->n_flights; i++)
+        end_flight(&job->flights[i]);
+    if (job->previous)
+        job->previous->next = job->next;
+    else
+        server->jobs = job->next;
+    if (job->next) job->next->previous = job->previous;
+    server->n_jobs--;
+    job->exchange = NULL;
+    job->visit = NULL;
+    if (job->is_read && !atomic_load(&job->is_ready)) free_job(job);
+}
+
+static void fail_job(alea_job *job, const alea_api_error *error) {
+    if (job->begun) {
+        alea__api_answer_fail(job->answer, error);
+        alea__http_stream_end(job->exchange);
+    } else {
+        alea__server_fail(job->server, job->exchange, error);
+    }
+    end_job(job);
+}
+
+static void fail_job_of(alea_job *job, alea_status status, const char *message) {
+    alea_api_error error = {.int_code = job->server->options.api.vllm_compat};
+    alea__api_error_of(&error, status, message);
+    fail_job(job, &error);
+}
+
+static void count_cancelled(alea_job *job) {
+    for (int32_t i = 0; i < job->n_flights; i++)
+        if (job->flights[i].request)
+            job->server->metrics.finished[ALEA_FINISH_CANCELLED] +=
+                (uint64_t)(job->asked->params.choices - job->flights[i].n_finished);
+    if (job->n_flights > 0) job->visit->finish = "abort";
+}
+
+static void on_gone(void *user) {
+    count_cancelled(user);
+    end_job(user);
+}
+
+void alea__jobs_fail(alea_server *server, const char *message) {
+    alea_api_error error = {.int_code = server->options.api.vllm_compat};
+    alea__api_error_set(&error, ALEA_FAULT_UNAVAILABLE, NULL, "%s", message);
+    while (server->jobs) {
+        alea_job *job = server->jobs;
+        count_cancelled(job);
+        fail_job(job, &error);
+    }
+}
+
+static void complete(alea_job *job) {
+    alea_server *server = job->server;
+    const double taken_s = (double)(alea__clock_ns() - job->arrived_ns) / 1e9;
+    alea__metrics_observe(&server->metrics, ALEA_HISTOGRAM_REQUEST, taken_s, 1);
+    server->job_seconds += (taken_s - server->job_seconds) / 8;
+    if (job->begun) {
+        alea__http_stream_end(job->exchange);
+        end_job(job);
+        return;
+    }
+    int http_status = 500;
+    alea_api_text body = {0};
+    const alea_status status = alea__api_answer_body(job->answer, &http_status, &body);
+    if (status < 0) {
+        fail_job_of(job, status, NULL);
+        return;
+    }
+    alea__server_answer(server, job->exchange, http_status, "application/json",
+                        (alea_bytes){(const uint8_t *)body.data, body.length});
+    alea__api_text_free(&body);
+    end_job(job);
+}
+
+/* ---- generating ---- */
+
+static alea_status emit(void *user, alea_bytes payload) {
+    alea_job *job = user;
+    if (!job->begun) {
+        const alea_http_header header = {"x-request-id", job->visit->id};
+        alea__http_stream_begin(job->exchange, &header, 1);
+        job->begun = true;
+    }
+    alea__http_stream_event(job->exchange, payload);
+    return ALEA_OK;
+}
+
+static const char *word_of(alea_finish finish) {
+    switch (finish) {
+    case ALEA_FINISH_END:
+    case ALEA_FINISH_STOP_TOKEN:
+    case ALEA_FINISH_STOP: return "stop";
+    case ALEA_FINISH_LENGTH: return "length";
+    case ALEA_FINISH_ERROR: return "error";
+    default: return "abort";
+    }
+}
+
+/* Counters and what the log says; `now` is when the loop looked, a little after the token came. */
+static void note(alea_job *job, alea_flight *flight, const alea_event *event, uint64_t now) {
+    alea_metrics *metrics = &job->server->metrics;
+    if (event->kind == ALEA_EVENT_FINISH) {
+        metrics->finished[event->finish]++;
+        flight->n_finished++;
+        job->visit->output_tokens += event->output_tokens;
+        job->visit->finish = word_of(event->finish);
+        alea__metrics_observe(metrics, ALEA_HISTOGRAM_OUTPUT, event->output_tokens, 1);
+        return;
+    }
+    if (event->kind != ALEA_EVENT_TOKEN) return;
+    if (!job->visit->first_token_ns) job->visit->first_token_ns = now;
+    if (flight->n_tokens++ == 0) {
+        alea__metrics_observe(metrics, ALEA_HISTOGRAM_FIRST_TOKEN,
+                              (double)(now - job->arrived_ns) / 1e9, 1);
+    } else {
+        alea__metrics_observe(metrics, ALEA_HISTOGRAM_BETWEEN_TOKENS,
+                              (double)(now - flight->last_token_ns) / 1e9, 1);
+    }
+    flight->last_token_ns = now;
+}
+
+/* False: the job has failed and is gone. */
+static bool start_next(alea_job *job, alea_flight *flight) {
+    if (job->next_prompt == job->asked->n_prompts) return true;
+    const int32_t at = job->next_prompt;
+    const alea_api_prompt *prompt = &job->asked->prompts[at];
+    const alea_request_params params = alea__api_job_params(job->asked, at);
+    alea_error error = {.status = ALEA_OK, .message = ""};
+    const alea_status status = alea__engine_submit(
+        job->server->engine, prompt->tokens, prompt->n_tokens, &params, &flight->request, &error);
+    if (status < 0) {
+        flight->request = NULL;
+        fail_job_of(job, status, error.message);
+        return false;
+    }
+    job->next_prompt++;
+    flight->prompt = at;
+    flight->n_tokens = flight->n_finished = 0;
+    job->visit->prompt_tokens += prompt->n_tokens;
+    alea__metrics_observe(&job->server->metrics, ALEA_HISTOGRAM_PROMPT, prompt->n_tokens, 1);
+    alea__request_notify(flight->request, on_notify, job);
+    alea__job_tell(job); /* what came before the line above was told to nobody */
+    return true;
+}
+
+/* What came for one prompt. False: the job is over and gone. */
+static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
+    while (flight->request) {
+        alea_event event;
+        alea_request_usage usage;
+        if (job->asked->stream && !alea__http_writable(job->exchange)) return true;
+        alea_status status = alea__request_next(flight->request, 0, &event);
+        if (status == ALEA_DONE) {
+            end_flight(flight);
+            if (!start_next(job, flight)) return false;
+            continue;
+        }
+        if (status != ALEA_OK) return true;
+        note(job, flight, &event, now);
+        if (event.kind == ALEA_EVENT_FINISH) {
+            alea__request_usage_read(flight->request, &usage);
+            if (event.choice == 0) job->visit->cached_tokens += usage.cached_tokens;
+            if (event.finish == ALEA_FINISH_ERROR && !job->begun) {
+                fail_job_of(job, event.status, event.message);
+                return false;
+            }
+        }
+        status = alea__api_answer_take(job->answer, flight->prompt, &event,
+                                       event.kind == ALEA_EVENT_FINISH ? &usage : NULL);
+        if (status == ALEA_OK) continue;
+        if (status == ALEA_DONE)
+            complete(job);
+        else
+            fail_job_of(job, status, NULL);
+        return false;
+    }
+    return true;
+}
+
+static void go_on_all(alea_job *job) {
+    const uint64_t now = alea__clock_ns();
+    const int32_t n = job->n_flights;
+    for (int32_t i = 0; i < n; i++)
+        if (!go_on(job, &job->flights[i], now)) return;
+}
+
+static void on_writable(void *user) {
+    go_on_all(user);
+}
+
+static void start(alea_job *job) {
+    const int32_t most = 2 * job->server->slots;
+    const int32_t n = job->asked->n_prompts < most ? job->asked->n_prompts : most;
+    job->visit->n_prompts = job->asked->n_prompts;
+    job->flights = calloc((size_t)n, sizeof *job->flights);
+    alea_status status = job->flights ? ALEA_OK : ALEA_ENOMEM;
+    if (status >= 0)
+        status =
+            alea__api_answer_begin(job->asked, job->asked->stream ? emit : NULL, job, &job->answer);
+    if (status < 0) {
+        fail_job_of(job, status, NULL);
+        return;
+    }
+    job->n_flights = n;
+    alea__http_on_writable(job->exchange, on_writable);
+    for (int32_t i = 0; i < n; i++)
+        if (!start_next(job, &job->flights[i])) return;
+}
+
+/* The body was read. */
+static void act(alea_job *job) {
+    if (job->status < 0) {
+        fail_job(job, &job->error);
+    } else if (job->asked) {
+        start(job);
+    } else {
+        alea__server_answer(job->server, job->exchange, 200, "application/json",
+                            (alea_bytes){(const uint8_t *)job->text.data, job->text.length});
+        end_job(job);
+    }
+}
+
+static void wake_up(alea_job *job) {
+    atomic_store(&job->is_ready, false);
+    const bool was_read = job->is_read;
+    job->is_read = true;
+    if (!job->exchange)
+        free_job(job);
+    else if (!was_read)
+        act(job);
+    else
+        go_on_all(job);
+}
+
+void alea__jobs_go_on(alea_server *server) {
+    alea_job *last = atomic_exchange(&server->ready_jobs, NULL), *first = NULL;
+    while (last) { /* first come, first served */
+        alea_job *next = last->next_ready;
+        last->next_ready = first;
+        first = last;
+        last = next;
+    }
+    while (first) {
+        alea_job *next = first->next_ready;
+        wake_up(first);
+        first = next;
+    }
+}
+
+void alea__jobs_free(alea_server *server) {
+    for (alea_job *job = server->to_read, *next; job; job = next) {
+        next = job->next_to_read;
+        free_job(job);
+    }
+    server->to_read = NULL;
+    for (alea_job *job = atomic_exchange(&server->ready_jobs, NULL), *next; job; job = next) {
+        next = job->next_ready;
+        free_job(job);
+    }
+}
+
+/* ---- the beginning ---- */
+
+static bool is_full(alea_server *server, alea_http_exchange *exchange) {
+    const int32_t queue = server->n_jobs - server->slots;
+    if (queue < server->options.max_queue) return false;
+    server->metrics.busy++;
+    double seconds = server->job_seconds * (queue + 1) / server->slots;
+    if (!(seconds >= 1)) seconds = 1;
+    if (seconds > RETRY_SECONDS_MAX) seconds = RETRY_SECONDS_MAX;
+    alea_api_error error = {.int_code = server->options.api.vllm_compat};
+    alea__api_error_set(&error, ALEA_FAULT_BUSY, NULL,
+                        "%d requests wait already: try again in %.0f s", queue, seconds);
+    server->retry_after_s = (int)seconds;
+    alea__server_fail(server, exchange, &error);
+    return true;
+}
+
+static void fill_context(alea_job *job, const alea_visit *visit) {
+    const char *priority = alea__http_header_of(job->exchange, "x-vllm-priority");
+    snprintf(job->priority, sizeof job->priority, "%s", priority ? priority : "");
+    snprintf(job->id, sizeof job->id, "%s", visit->id_is_theirs ? visit->id : "");
+    job->context = (alea_api_context){
+        .request_id = {(const uint8_t *)job->id, strlen(job->id)},
+        .priority = {(const uint8_t *)job->priority, strlen(job->priority)},
+        .random = {visit->random[0], visit->random[1]},
+        .now_s = time(NULL),
+    };
+}
+
+void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_visit *visit,
+                     alea_api_endpoint endpoint) {
+    if (is_full(server, exchange)) return;
+    const alea_bytes body = alea__http_body(exchange);
+    alea_job *job = calloc(1, sizeof *job);
+    uint8_t *copy = job ? malloc(body.length + 1) : NULL;
+    if (!copy) {
+        free(job);
+        alea_api_error error = {.int_code = false};
+        alea__api_error_of(&error, ALEA_ENOMEM, "out of memory for this request");
+        alea__server_fail(server, exchange, &error);
+        return;
+    }
+    if (body.length > 0) memcpy(copy, body.data, body.length);
+    job->server = server;
+    job->exchange = exchange;
+    job->visit = visit;
+    job->endpoint = endpoint;
+    job->body = copy;
+    job->body_length = body.length;
+    job->arrived_ns = alea__http_record_of(exchange).started_ns;
+    atomic_init(&job->is_ready, false);
+    fill_context(job, visit);
+    job->next = server->jobs;
+    if (server->jobs) server->jobs->previous = job;
+    server->jobs = job;
+    server->n_jobs++;
+    alea__http_on_gone(exchange, on_gone, job);
+    if (body.length > SMALL_BODY_BYTES) {
+        alea__worker_take(server, job);
+        return;
+    }
+    alea__job_read(job);
+    job->is_read = true;
+    act(job);
+}

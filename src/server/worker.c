@@ -1,0 +1,69 @@
+/* One thread and one list: a body of ten megabytes is tokenized here while the streams go on. */
+#include <stdlib.h>
+
+#include "server/server_parts.h"
+
+void alea__job_read(alea_job *job) {
+    const alea_bytes body = {job->body, job->body_length};
+    const alea_api *api = job->server->api;
+    switch (job->endpoint) {
+    case ALEA_API_TOKENIZE:
+        job->status = alea__api_tokenize(api, body, &job->context, &job->text, &job->error);
+        break;
+    case ALEA_API_DETOKENIZE:
+        job->status = alea__api_detokenize(api, body, &job->text, &job->error);
+        break;
+    default:
+        job->status =
+            alea__api_job_parse(api, job->endpoint, body, &job->context, &job->asked, &job->error);
+    }
+    free(job->body);
+    job->body = NULL;
+}
+
+static alea_job *next_job(alea_server *server) {
+    pthread_mutex_lock(&server->work_mutex);
+    while (!server->to_read && !server->worker_stops)
+        pthread_cond_wait(&server->work, &server->work_mutex);
+    alea_job *job = server->worker_stops ? NULL : server->to_read;
+    if (job) server->to_read = job->next_to_read;
+    pthread_mutex_unlock(&server->work_mutex);
+    return job;
+}
+
+static void *work(void *user) {
+    alea_server *server = user;
+    for (alea_job *job; (job = next_job(server));) {
+        alea__job_read(job);
+        alea__job_tell(job);
+    }
+    return NULL;
+}
+
+alea_status alea__worker_start(alea_server *server) {
+    if (pthread_create(&server->worker, NULL, work, server) != 0) return ALEA_ENOMEM;
+    server->worker_started = true;
+    return ALEA_OK;
+}
+
+void alea__worker_stop(alea_server *server) {
+    if (!server->worker_started) return;
+    pthread_mutex_lock(&server->work_mutex);
+    server->worker_stops = true;
+    pthread_cond_signal(&server->work);
+    pthread_mutex_unlock(&server->work_mutex);
+    pthread_join(server->worker, NULL);
+    server->worker_started = false;
+}
+
+void alea__worker_take(alea_server *server, alea_job *job) {
+    pthread_mutex_lock(&server->work_mutex);
+    job->next_to_read = NULL;
+    if (server->to_read)
+        server->last_to_read->next_to_read = job;
+    else
+        server->to_read = job;
+    server->last_to_read = job;
+    pthread_cond_signal(&server->work);
+    pthread_mutex_unlock(&server->work_mutex);
+}
