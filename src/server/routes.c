@@ -217,14 +217,23 @@ static const route routes[] = {
 #define N_ROUTES (sizeof routes / sizeof *routes)
 
 const char *const alea__server_route_names[] = {
-    "/v1/completions", "/v1/chat/completions",
-    "/v1/models",      "/v1/models/{model}",
-    "/v1/responses",   "/v1/embeddings",
-    "/tokenize",       "/detokenize",
-    "/tokenizer_info", "/health",
-    "/ping",           "/version",
-    "/metrics",        "/load",
-    "/openapi.json",   "other",
+    "/v1/completions",
+    "/v1/chat/completions",
+    "/v1/score",
+    "/v1/models",
+    "/v1/models/{model}",
+    "/v1/responses",
+    "/v1/embeddings",
+    "/tokenize",
+    "/detokenize",
+    "/tokenizer_info",
+    "/health",
+    "/ping",
+    "/version",
+    "/metrics",
+    "/load",
+    "/openapi.json",
+    "other",
 };
 const size_t alea__server_n_routes = N_ROUTES + 1;
 _Static_assert(sizeof alea__server_route_names / sizeof *alea__server_route_names == N_ROUTES + 1,
