@@ -119,6 +119,7 @@ static void open_driver(driver *self, const alea_json_value *options) {
     };
     if (alea__api_create(self->core, &api_options, &self->api, &error) < 0)
         give_up("api", error.message);
+    free((void *)(uintptr_t)api_options.thinking_close.tokens);
     alea__json_write_to_buffer(&self->out, ALEA_API_BODY_BYTES_MAX);
 }
 

@@ -4,7 +4,9 @@ The toy core's vocabulary has bytes, fragments of characters, twins and control 
 core says what a case needs.
 """
 import json
+import os
 import random
+import subprocess
 import sys
 import unittest
 
@@ -245,6 +247,39 @@ class Layout(rig.Case):
         for entry in self.good("chat", chat).choice["logprobs"]["content"]:
             self.assertEqual([other["token"] for other in entry["top_logprobs"]],
                              [f"token_id:{i}" for i in ids])
+
+    def test_two_doors_give_one_answer(self):
+        """API-08: the same request by `alea generate`."""
+        program = os.environ["ALEA"]
+        for seed in (1, 2, 3):
+            asked = [program, "generate", "--model", "toy:text=1", "--prompt", "é hello",
+                     "--logprobs", "4", "--json", "--seed", str(seed), "--max-tokens", "30",
+                     "--temperature", "0.9", "--top-p", "0.95", "--stop", "ing"]
+            said = json.loads(subprocess.run(asked, capture_output=True, check=True).stdout)
+            body = {"prompt": "é hello", "logprobs": 4, "seed": seed, "max_tokens": 30,
+                    "temperature": 0.9, "top_p": 0.95, "stop": "ing", "return_token_ids": True}
+            choice = self.good("completions", body).choice
+            self.assertEqual(choice["text"], said["text"])
+            self.assertEqual(choice["finish_reason"], said["finish_reason"])
+            self.assertEqual(choice["token_ids"], [token["id"] for token in said["tokens"]])
+            logprobs = choice["logprobs"]
+            self.assertEqual(logprobs["tokens"], [token["text"] for token in said["tokens"]])
+            self.assertEqual(logprobs["token_logprobs"],
+                             [token["logprob"] for token in said["tokens"]])
+            for top, token in zip(logprobs["top_logprobs"], said["tokens"]):
+                self.assertEqual(set(top.values()) - {token["logprob"]},
+                                 {other["logprob"] for other in token["top"]} -
+                                 {token["logprob"]})
+
+    def test_no_top_k_is_all(self):
+        """API-20: 0 and -1 draw from all eight equals."""
+        api = rig.Driver(toy="ties=1")
+        for top_k in (0, -1):
+            body = {"prompt": "a", "allowed_token_ids": list(range(65, 73)), "top_k": top_k,
+                    "max_tokens": 200, "seed": 1, "return_token_ids": True}
+            self.assertEqual(set(api.post("completions", body).choice["token_ids"]),
+                             set(range(65, 73)))
+        api.close()
 
     def test_a_ban_holds_and_changes_no_score(self):
         """API-23."""
