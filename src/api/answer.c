@@ -281,7 +281,9 @@ alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const
     const bool opens = choice->n_tokens == 0 && !choice->finished;
     if (event->kind == ALEA_EVENT_FINISH && event->finish == ALEA_FINISH_ERROR) {
         alea_api_error error = {.int_code = answer->error.int_code};
-        alea__api_error_of(&error, event->status, event->message);
+        /* A limit that was met while it ran is none of the queue, which would be a 429. */
+        const bool limit = event->status == ALEA_ELIMIT;
+        alea__api_error_of(&error, limit ? ALEA_ECORE : event->status, event->message);
         alea__api_answer_fail(answer, &error);
         return ALEA_DONE;
     }

@@ -116,6 +116,9 @@ typedef struct bad_words {
 
 static alea_status add_bad_word(const alea_api_maker *maker, alea_bytes text, bad_words *bad) {
     alea_token_list ids;
+    /* So many bytes are more tokens than are allowed; they are not tokenized to find that out. */
+    if (text.length / BAD_TOKENS_MAX > maker->api->token_bytes_max)
+        return refuse(maker->error, "bad_words", "bad_words have more than 1024 tokens in all");
     const alea_status status = alea__api_encode(maker->api, text, false, "bad_words",
                                                 &maker->draft->arena, &ids, maker->error);
     if (status < 0) return status;

@@ -103,6 +103,7 @@ RULES = [
     ("both", "bad_words", ["describe", " of", "é", " "], None),
     ("both", "bad_words", ["a"] * 65, "invalid_value"),
     ("both", "bad_words", ["ab" * 300], "invalid_value"),
+    ("both", "bad_words", ["ab" * 300_000], "invalid_value"),
     ("both", "bad_words", "word", "invalid_type"),
     ("both", "truncate_prompt_tokens", -5, "invalid_value"),
     ("both", "truncate_prompt_tokens", 0, "invalid_value"),
