@@ -422,14 +422,19 @@ struct json_format {
     bool ensure_ascii, sort_keys;
 };
 
+void put_hex_escape(std::string &out, uint32_t unit) {
+    static const char digits[] = "0123456789abcdef";
+    out += "\\u";
+    for (int shift = 12; shift >= 0; shift -= 4)
+        out += digits[unit >> shift & 15];
+}
+
 void put_unicode_escape(std::string &out, uint32_t code) {
-    char escape[13];
-    if (code <= 0xFFFF)
-        snprintf(escape, sizeof escape, "\\u%04x", code);
-    else
-        snprintf(escape, sizeof escape, "\\u%04x\\u%04x", 0xD800 + ((code - 0x10000) >> 10),
-                 0xDC00 + ((code - 0x10000) & 0x3FF));
-    out += escape;
+    if (code > 0xFFFF) {
+        put_hex_escape(out, 0xD800 + ((code - 0x10000) >> 10));
+        code = 0xDC00 + ((code - 0x10000) & 0x3FF);
+    }
+    put_hex_escape(out, code);
 }
 
 /* The code point at `at`, of bytes that may be anything; moves behind it. */
