@@ -1,8 +1,10 @@
-/* Shortest round trip by trial: print with few digits, read back, add one until it is the same. */
+/* Shortest round trip by trial: print with few digits, read back, add one until it is the same.
+ * Most log-probabilities lie where the trial is a few operations on integers. */
 #include "json/json_number.h"
 
 #include <float.h>
 #include <math.h>
+#include <stdbool.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,8 +26,84 @@ static size_t to_json_point(char *text) {
     return length;
 }
 
+/* ---- float32 from 1e-4 to 1e5, in integers ---- */
+
+enum { POWERS = 13 };
+
+static const uint64_t powers[POWERS] = {
+    1,        10,        100,        1000,        10000,        100000,       1000000,
+    10000000, 100000000, 1000000000, 10000000000, 100000000000, 1000000000000};
+
+/* The value is mantissa / 2^shift, and the text of `scaled` / 10^decimals is near it. */
+typedef struct decimal {
+    uint64_t scaled;
+    int decimals;
+} decimal;
+
+/* `scaled` is the mantissa times 10^decimals / 2^shift, rounded as printf does; true where it reads
+ * back as the same value: nearer than half a step, or just as near and the mantissa is even. Below
+ * a power of two the step is half as large. */
+static bool round_decimal(uint64_t mantissa, int shift, decimal *out) {
+    const uint64_t exact = mantissa * powers[out->decimals]; /* below 2^24 * 10^12 < 2^64 */
+    const uint64_t one = UINT64_C(1) << shift, rest = exact & (one - 1);
+    const uint64_t down = exact >> shift;
+    const bool up = rest > one / 2 || (rest == one / 2 && (down & 1));
+    out->scaled = down + up;
+    const uint64_t error = up ? one - rest : rest;
+    const bool half_step = !up && mantissa == UINT64_C(1) << (FLT_MANT_DIG - 1);
+    const uint64_t twice = half_step ? 4 * error : 2 * error;
+    return twice < powers[out->decimals] || (twice == powers[out->decimals] && !(mantissa & 1));
+}
+
+static size_t print_decimal(decimal number, bool negative, char *text) {
+    uint64_t whole = number.scaled / powers[number.decimals];
+    uint64_t part = number.scaled % powers[number.decimals];
+    char digits[ALEA_JSON_NUMBER_BYTES];
+    size_t length = 0, n = 0;
+    if (negative) text[length++] = '-';
+    do {
+        digits[n++] = (char)('0' + whole % 10);
+        whole /= 10;
+    } while (whole);
+    while (n > 0)
+        text[length++] = digits[--n];
+    text[length++] = '.';
+    int decimals = number.decimals;
+    while (decimals > 1 && part % 10 == 0) {
+        part /= 10;
+        decimals--;
+    }
+    for (int i = decimals; i-- > 0; part /= 10)
+        text[length + (size_t)i] = (char)('0' + part % 10);
+    length += (size_t)decimals;
+    text[length] = 0;
+    return length;
+}
+
+/* 0: outside the range. */
+static size_t print_common(float value, char *text) {
+    const float size = fabsf(value);
+    if (!(size >= 1e-4f && size < 1e5f)) return 0;
+    int exponent;
+    const uint64_t mantissa = (uint64_t)ldexpf(frexpf(size, &exponent), FLT_MANT_DIG);
+    const int shift = FLT_MANT_DIG - exponent;
+    int before = 5; /* digits before the point; below 1 they count the zeros behind it */
+    for (double power = 1e4; (double)size < power; power /= 10)
+        before--;
+    for (int digits = 6; digits <= FLT_DECIMAL_DIG; digits++) {
+        decimal number = {.decimals = digits - before};
+        if (round_decimal(mantissa, shift, &number) || digits == FLT_DECIMAL_DIG)
+            return print_decimal(number, value < 0, text);
+    }
+    return 0;
+}
+
+/* ---- any value, by trial ---- */
+
 size_t alea__json_float32(float value, char *text) {
     if (!isfinite(value)) return 0;
+    const size_t common = print_common(value, text);
+    if (common) return common;
     /* Below the normal range fewer than six digits may do. */
     for (int digits = fabsf(value) < FLT_MIN ? 1 : 6; digits <= FLT_DECIMAL_DIG; digits++) {
         snprintf(text, ALEA_JSON_NUMBER_BYTES, "%.*g", digits, (double)value);
