@@ -95,6 +95,25 @@ static void test_merge_never_touches_the_inactive_frame(void **state) {
     }
 }
 
+/* Each round finds its private bundles empty, whichever of them the slot's last round used. */
+static void test_a_new_frame_empties_both_private_bundles(void **state) {
+    rig *r = *state;
+    const alea_lane lane = rig_lane(0, 1);
+    const int32_t token = 7;
+    alea_completion *const bundles[] = {&r->prompt, &r->decode};
+    for (int32_t i = 0; i < 2; i++) {
+        int32_t frame = rig_begin(r, &lane, 1);
+        rig_emit(r, bundles[i], frame, &lane, ALEA_ROLE_PROMPT, &token, 1);
+        assert_int_equal(alea__frames_abandon(&r->frames, frame, &r->error), ALEA_OK);
+        frame = rig_begin(r, &lane, 1);
+        assert_int_equal(alea__merge(&r->prompt, &r->decode, frame, &r->out, &r->error), ALEA_OK);
+        alea_record record;
+        assert_int_equal(alea__record_read(&r->out, frame, 0, &record, &r->error), ALEA_OK);
+        assert_int_equal(record.role, ALEA_ROLE_NONE);
+        assert_int_equal(alea__frames_abandon(&r->frames, frame, &r->error), ALEA_OK);
+    }
+}
+
 static void test_merge_refuses_a_slot_with_two_roles(void **state) {
     rig *r = *state;
     alea_lane lanes[4];
@@ -148,6 +167,7 @@ int main(void) {
         RULE("M1", test_merge_leaves_what_nobody_asked_for_and_empties_idle_slots),
         RULE("M1", test_merge_copies_as_many_ids_as_were_asked),
         RULE("M2", test_merge_never_touches_the_inactive_frame),
+        RULE("M1", test_a_new_frame_empties_both_private_bundles),
         RULE("M3", test_merge_refuses_a_slot_with_two_roles),
         RULE("M3", test_merge_refuses_malformed_records_and_other_layouts),
     };

@@ -123,8 +123,8 @@ static void test_greedy_is_the_largest_logit_where_ranks_are_shared(void **state
     float *row = rig_row(r, 1, RIG_VOCAB);
     for (int32_t i = 0; i < RIG_VOCAB; i++)
         row[i] = -1;
-    row[20] = 1e-9f;
-    row[30] = 0; /* both report the float32 next to -lse, some -6 */
+    row[30] = 1e-9f;
+    row[20] = 0; /* both report the float32 next to -lse, some -6 */
     const float *rows[] = {row, row, rig_unreadable(), rig_unreadable()};
     int32_t greedy[4] = {7, 7, 7, 7};
     assert_int_equal(alea__scoring_begin(&r->out, 1, 0, prompt, 3, 0, 3, 4, &r->error), ALEA_OK);
@@ -135,7 +135,8 @@ static void test_greedy_is_the_largest_logit_where_ranks_are_shared(void **state
     for (int32_t i = 0; i < 2; i++) {
         assert_int_equal(
             alea__scoring_read(&r->out, 1, i, prompt[i + 1], i + 1, &got[i], &r->error), ALEA_OK);
-        assert_int_equal(greedy[i], 20);
+        assert_int_equal(greedy[i], 30); /* although 20 leads the alternatives */
+        assert_int_equal(got[i].alternatives[0].token, 20);
         assert_int_equal(greedy[2 + i], -1);
     }
     assert_true(got[0].logprob == got[1].logprob);
@@ -262,6 +263,13 @@ static void test_bad_rows_and_missing_scores_are_errors(void **state) {
     words[2] = 0;
     assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
     words[2] = rank;
+    const int32_t third = words[7]; /* equal values out of order, then a falling list broken */
+    words[8] = words[10];
+    words[7] = words[9] + 1;
+    assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
+    words[7] = third;
+    words[8] = 0;
+    assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
     words[4] = 0x3f800000;
     assert_int_equal(alea__scoring_read(&r->out, 1, 0, 6, 41, &got, &r->error), ALEA_EFORMAT);
     words[3] = -1;

@@ -89,12 +89,14 @@ static void test_a_bad_word_bans_its_last_id_after_its_beginning_only(void **sta
     (void)state;
     const int32_t word[] = {2, 5, 3}, single[] = {0};
     const alea_token_list words[] = {{word, 3}, {single, 1}};
-    const int32_t met[] = {1, 2, 5}, apart[] = {2, 1, 5}, begun[] = {2}, past[] = {2, 5, 3};
+    const int32_t met[] = {1, 2, 5}, apart[] = {2, 1, 5}, begun[] = {2}, past[] = {2, 5, 3},
+                  exact[] = {2, 5};
     const struct {
         const int32_t *output;
         int32_t n;
         bool banned;
-    } cases[] = {{met, 3, true}, {apart, 3, false}, {begun, 1, false}, {past, 3, false}};
+    } cases[] = {
+        {met, 3, true}, {apart, 3, false}, {begun, 1, false}, {past, 3, false}, {exact, 2, true}};
     for (size_t i = 0; i < sizeof cases / sizeof cases[0]; i++) {
         begin(word, 2, cases[i].output, cases[i].n); /* the prompt is not the output */
         s.params.bad_words = words;
@@ -131,6 +133,11 @@ static void test_repetition_divides_a_token_once(void **state) {
     s.params.repetition_penalty = 2.0f;
     apply();
     assert_row((const float[]){4.0f, -4.0f, 0.5f, 3.0f, 1.0f, -1.0f});
+    const int32_t small[] = {2}; /* what is positive is divided, however small */
+    begin(small, 1, NULL, 0);
+    s.params.repetition_penalty = 2.0f;
+    apply();
+    assert_row((const float[]){4.0f, -2.0f, 0.25f, 6.0f, 1.0f, -1.0f});
 }
 
 static void test_frequency_counts_and_presence_does_not_and_the_prompt_is_neither(void **state) {
