@@ -11,7 +11,7 @@
 #include "server/server_parts.h"
 #include "server/systemd.h"
 
-#define QUEUE_TOKENS 64      /* unread tokens of a choice, before it pauses */
+#define QUEUE_TOKENS 256     /* unread tokens of a choice, before it pauses */
 #define QUEUE_REQUESTS 65536 /* of the engine: this layer refuses earlier */
 #define LAST_WORDS_MS 2000   /* for clients to read that the drain is over */
 
