@@ -117,7 +117,8 @@ static void plan_scored(alea_engine *engine, alea_plan *plan, int32_t budget) {
         const int32_t bare = run->n_scored - 1 - position;
         const int32_t room = alea__score_room(run);
         int32_t rows = engine->scored_rows - plan->n_rows;
-        if (rows > room) rows = room;
+        /* The row of the prompt's last token has no score, so it needs no room for one. */
+        if (rows > room && room < run->n_prompt - run->n_scored) rows = room;
         int32_t length = tokens_ready(engine, run);
         if (length > budget) length = budget;
         if (length > bare + rows) length = bare + rows;

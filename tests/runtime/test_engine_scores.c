@@ -67,6 +67,23 @@ static void test_a_round_of_more_than_64_rows_is_scored_in_blocks(void **state) 
     rig_close(&r);
 }
 
+/* A prompt that fits takes one round, the draw of its answer included, as it would unscored. */
+static void test_a_short_prompt_is_scored_and_answered_in_one_round(void **state) {
+    (void)state;
+    int32_t tokens[64];
+    score_fill(tokens, 64, 5);
+    for (int32_t n = 1; n <= 64; n += 21) {
+        rig r = rig_open(score_toy, 1, 64, score_options(0, ALEA_SCORED_CACHE_ON));
+        const alea_request_params p = score_params(2, 1);
+        score_run(&r, got, tokens, n, &p);
+        assert_int_equal(got[0].n_scores, n);
+        alea_engine_stats stats;
+        alea__engine_stats_read(r.engine, &stats);
+        assert_int_equal(stats.rounds, 1);
+        rig_close(&r);
+    }
+}
+
 /* A scored prompt is followed by the answer that the same prompt has unscored. */
 static void test_scores_change_no_token(void **state) {
     (void)state;
@@ -556,6 +573,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_engine_scores_what_alea_score_scores),
         cmocka_unit_test(test_a_round_of_more_than_64_rows_is_scored_in_blocks),
+        cmocka_unit_test(test_a_short_prompt_is_scored_and_answered_in_one_round),
         cmocka_unit_test(test_scores_change_no_token),
         cmocka_unit_test(test_a_prompt_of_one_token_has_one_null_CON_12),
         cmocka_unit_test(test_a_token_is_scored_by_the_row_before_it_CON_06_CON_11),
