@@ -2,6 +2,7 @@
 SHELL := /bin/bash
 PREFIX ?= /usr/local
 BUILD := build
+PORT ?= 8000
 
 .PHONY: help run build test bench bench-peers sanitize stress fuzz mutants prove search lint format install clean distclean
 .DEFAULT_GOAL := help
@@ -10,9 +11,11 @@ help: ## list the targets
 	@echo "Alea: the output layer of language-model inference"
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
-run: build ## set up, build, and score a short text with the default model
+run: build ## set up, build, score a short text with the default model, then serve it (PORT)
 	@echo "run: $(BUILD)/alea score share/opening.txt" >&2
 	@$(BUILD)/alea score share/opening.txt
+	@echo "run: $(BUILD)/alea serve --port $(PORT)" >&2
+	@exec $(BUILD)/alea serve --port $(PORT)
 
 build: ## set up what the build needs, and build the program at build/alea
 	@tools/setup build

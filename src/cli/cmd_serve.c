@@ -66,7 +66,7 @@ static void on_ready(void *user, const char *address) {
              "answers\n\n"
              "  {\"id\":\"cmpl-…\",\"object\":\"text_completion\",…,\"choices\":[{\"index\":0,"
              "\"text\":\" Paris…\",\n"
-             "    \"logprobs\":{\"tokens\":[\" Paris\",…],\"token_logprobs\":[-0.1…,…],"
+             "    \"logprobs\":{\"tokens\":[\" Paris\",…],\"token_logprobs\":[-0.24…,…],"
              "\"top_logprobs\":[{…},…],…},\n"
              "    \"finish_reason\":\"length\",…}],\"usage\":{\"prompt_tokens\":5,…}}\n\n",
              self->name, local ? "--unix-socket " : "", local ? address + 5 : address,
