@@ -1,0 +1,232 @@
+/*
+ * Every allocation of a request fails once: it is refused or fails as a whole, says why in the
+ * shape of an error, and gives back what it took. What the sanitizers watch is the other half.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include <stdlib.h>
+#include <string.h>
+
+#include "api/api_parts.h"
+
+void *__real_malloc(size_t bytes);
+void *__real_calloc(size_t n, size_t bytes);
+void *__real_realloc(void *memory, size_t bytes);
+void *__real_aligned_alloc(size_t alignment, size_t bytes);
+void *__wrap_malloc(size_t bytes);
+void *__wrap_calloc(size_t n, size_t bytes);
+void *__wrap_realloc(void *memory, size_t bytes);
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes);
+
+static int countdown = -1; /* allocations until one fails; negative: none does */
+
+static bool fails(void) {
+    return countdown >= 0 && countdown-- == 0;
+}
+
+void *__wrap_malloc(size_t bytes) {
+    return fails() ? NULL : __real_malloc(bytes);
+}
+
+void *__wrap_calloc(size_t n, size_t bytes) {
+    return fails() ? NULL : __real_calloc(n, bytes);
+}
+
+void *__wrap_realloc(void *memory, size_t bytes) {
+    return fails() ? NULL : __real_realloc(memory, bytes);
+}
+
+void *__wrap_aligned_alloc(size_t alignment, size_t bytes) {
+    return fails() ? NULL : __real_aligned_alloc(alignment, bytes);
+}
+
+typedef struct fixture {
+    alea_core *core;
+    alea_api *api;
+} fixture;
+
+static const char *const names[] = {"toy"};
+
+static int open_fixture(void **state) {
+    static fixture f;
+    const alea_core_options options = {.struct_bytes = sizeof options, .model = ""};
+    const alea_api_options served = {
+        .model_names = names, .n_model_names = 1, .trust_request_chat_template = true};
+    alea_error error;
+    if (alea_core_open(alea_core_toy(), &options, &f.core, &error) < 0) return -1;
+    if (alea__api_create(f.core, &served, &f.api, &error) < 0) return -1;
+    *state = &f;
+    return 0;
+}
+
+static int close_fixture(void **state) {
+    const fixture *f = *state;
+    alea__api_destroy(f->api);
+    alea_core_close(f->core);
+    return 0;
+}
+
+static void check_error(const alea_api_error *error) {
+    char body[ALEA_API_ERROR_BYTES];
+    alea_json_document *document = NULL;
+    const size_t length = alea__api_error_body(error, body);
+    const alea_bytes text = {(const uint8_t *)body, length};
+    assert_int_equal(alea__json_parse(text, length, &document, NULL), ALEA_OK);
+    alea__json_free(document);
+}
+
+static alea_status ignore(void *user, alea_bytes payload) {
+    size_t *n = user;
+    *n += payload.length;
+    return ALEA_OK;
+}
+
+/* 40 tokens with alternatives, then the end. */
+static alea_status feed(alea_api_answer *answer) {
+    alea_alternative others[2] = {{101, -1.0f}, {0xF0, -2.0f}};
+    alea_status status = ALEA_OK;
+    for (int32_t i = 0; i < 40 && status >= 0; i++) {
+        const alea_event event = {.kind = ALEA_EVENT_TOKEN,
+                                  .index = i,
+                                  .token = i % 3 == 0 ? 0xF0 : 101,
+                                  .visible_bytes = 1,
+                                  .has_entry = true,
+                                  .logprob = -0.5f,
+                                  .n_alternatives = 2,
+                                  .alternatives = others};
+        status = alea__api_answer_take(answer, 0, &event, NULL);
+    }
+    const alea_request_usage usage = {.prompt_tokens = 1};
+    const alea_event end = {
+        .kind = ALEA_EVENT_FINISH, .finish = ALEA_FINISH_LENGTH, .output_tokens = 40};
+    return status < 0 ? status : alea__api_answer_take(answer, 0, &end, &usage);
+}
+
+static void answer_job(const alea_api_job *job) {
+    size_t n = 0;
+    int http = 0;
+    alea_api_text body = {NULL, 0};
+    alea_api_answer *answer = NULL;
+    if (alea__api_answer_begin(job, ignore, &n, &answer) < 0) return;
+    const alea_status status = feed(answer);
+    if (status < 0) {
+        alea_api_error error = {.fault = ALEA_FAULT_NONE};
+        alea__api_error_of(&error, status, NULL);
+        assert_int_equal(error.status, 503);
+        alea__api_answer_fail(answer, &error);
+    } else {
+        assert_int_equal(status, ALEA_DONE);
+    }
+    if (!job->stream) {
+        const alea_status written = alea__api_answer_body(answer, &http, &body);
+        assert_true(written == ALEA_OK ? http == 200 || http == 503 : written == ALEA_ENOMEM);
+        alea__api_text_free(&body);
+    }
+    alea__api_answer_free(answer);
+}
+
+/* One request with the allocation number `at` failing; false: there were not so many. */
+static bool run_once(const fixture *f, alea_api_endpoint endpoint, const char *text, int at) {
+    const alea_api_context context = {.now_s = 1};
+    alea_api_error error;
+    alea_api_job *job = NULL;
+    countdown = at;
+    const alea_status status =
+        alea__api_job_parse(f->api, endpoint, alea__api_bytes(text), &context, &job, &error);
+    if (status < 0)
+        check_error(&error);
+    else
+        answer_job(job);
+    const bool failed = countdown < 0;
+    countdown = -1;
+    if (status < 0 && !failed) fail_msg("%s", error.message);
+    alea__api_job_free(job);
+    return failed;
+}
+
+static void run_all(const fixture *f, alea_api_endpoint endpoint, const char *text, int least) {
+    int at = 0;
+    while (run_once(f, endpoint, text, at))
+        at++;
+    assert_true(at >= least);
+}
+
+static void test_a_completion_survives_any_lack_of_memory(void **state) {
+    run_all(*state, ALEA_API_COMPLETIONS,
+            "{\"prompt\":[\"ab\"],\"stop\":[\"x\",\"y\"],\"bad_words\":[\"q\"],"
+            "\"logit_bias\":{\"5\":1},\"allowed_token_ids\":[101,240],\"stop_token_ids\":[7],"
+            "\"logprobs\":2,\"return_token_ids\":true,\"vllm_compat\":true,\"seed\":1}",
+            10);
+    run_all(*state, ALEA_API_COMPLETIONS,
+            "{\"prompt\":[1,2],\"logprobs\":2,\"return_token_ids\":true,\"stream\":true}", 8);
+}
+
+static void test_a_chat_survives_any_lack_of_memory(void **state) {
+    run_all(*state, ALEA_API_CHAT,
+            "{\"messages\":[{\"role\":\"user\",\"content\":[{\"type\":\"text\",\"text\":\"a\"}]},"
+            "{\"role\":\"assistant\",\"tool_calls\":[{\"function\":{\"arguments\":\"{}\"}}]}],"
+            "\"logprobs\":true,\"top_logprobs\":2,\"return_prompt_text\":true,\"stream\":true}",
+            10);
+    run_all(*state, ALEA_API_CHAT,
+            "{\"messages\":[{\"role\":\"user\",\"content\":\"a\"}],\"logprobs\":true,"
+            "\"chat_template\":\"{{ messages[0].content }}\",\"continue_final_message\":true,"
+            "\"add_generation_prompt\":false}",
+            10);
+}
+
+static bool body_once(const fixture *f, const char *text, int at) {
+    const alea_api_context context = {.now_s = 1};
+    alea_api_error error;
+    alea_api_text body = {NULL, 0};
+    countdown = at;
+    const alea_status status =
+        alea__api_tokenize(f->api, alea__api_bytes(text), &context, &body, &error);
+    const bool failed = countdown < 0;
+    countdown = -1;
+    if (status < 0) {
+        assert_int_equal(error.status, 503);
+        check_error(&error);
+    }
+    assert_true(status >= 0 || failed);
+    alea__api_text_free(&body);
+    return failed;
+}
+
+static void test_small_bodies_survive_any_lack_of_memory(void **state) {
+    int at = 0;
+    while (body_once(*state, "{\"prompt\":\"hello\",\"return_token_strs\":true}", at))
+        at++;
+    assert_true(at >= 4);
+}
+
+static void test_opening_gives_everything_back(void **state) {
+    const fixture *f = *state;
+    const alea_api_options served = {.model_names = names, .n_model_names = 1};
+    bool opened = false;
+    for (int at = 0; !opened; at++) {
+        alea_api *api = NULL;
+        alea_error error;
+        countdown = at;
+        const alea_status status = alea__api_create(f->core, &served, &api, &error);
+        const bool failed = countdown < 0;
+        countdown = -1;
+        opened = !failed;
+        assert_true(failed || status >= 0);
+        alea__api_destroy(api);
+    }
+}
+
+int main(void) {
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_a_completion_survives_any_lack_of_memory),
+        cmocka_unit_test(test_a_chat_survives_any_lack_of_memory),
+        cmocka_unit_test(test_small_bodies_survive_any_lack_of_memory),
+        cmocka_unit_test(test_opening_gives_everything_back),
+    };
+    return cmocka_run_group_tests(tests, open_fixture, close_fixture);
+}
