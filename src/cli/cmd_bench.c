@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "cli/bench_core.h"
+#include "cli/bench_cuda.h"
 #include "cli/bench_engine.h"
 #include "cli/bench_ops.h"
 #include "cli/session.h"
@@ -29,7 +30,8 @@ alea_exit alea__cmd_bench(const alea_settings *settings) {
     } else if (strcmp(what, "engine") == 0) {
         code = alea__bench_engine(settings, stdout);
     } else if (strcmp(what, "ops") == 0) {
-        code = alea__bench_ops(settings, stdout);
+        code = strcmp(settings->device, "cuda") == 0 ? alea__bench_cuda(settings, stdout)
+                                                     : alea__bench_ops(settings, stdout);
     } else {
         alea__complain("bench needs to know what: core, engine or ops");
         return ALEA_EXIT_USAGE;

@@ -264,7 +264,7 @@ static void test_the_longest_row(void **state) {
         check_all(6, ALEA_OP_VOCAB_MAX - (dtype == RIG_F32), dtype, 11 + dtype, true);
 }
 
-/* Normal rows, on which filters keep thousands. */
+/* Normal rows, on which filters keep thousands; and some whose values are far from zero. */
 static void test_flat_rows(void **state) {
     (void)state;
     NEED_DEVICE();
@@ -274,7 +274,8 @@ static void test_flat_rows(void **state) {
         for (int64_t i = 0; i < b.n; i++) {
             rig_normal(x, b.vocab, 50 + (uint64_t)i);
             for (int32_t j = 0; j < b.vocab; j++)
-                x[j] *= (float)(0.1 + (double)i * 0.2);
+                x[j] = x[j] * (float)(0.1 + (double)i * 0.2) +
+                       (i % 6 == 5 ? 3e4f * (float)(i - 12) : 0);
             rig_narrow(b.logits + (size_t)i * (size_t)b.vocab * rig_bytes(dtype), x, b.vocab,
                        dtype);
             b.p[i] = (float)(0.3 + 0.029 * (double)i);

@@ -10,9 +10,9 @@
 
 constexpr int tie_slots = 24;
 
-/* What the blocks of a row tell the last of them, and what later launches are told. All zero
- * between calls: whoever reads a row last clears it. */
-struct row_state {
+/* What the blocks of a row tell the last of them, and what later launches are told. The counters
+ * are zero between calls: whoever reads a row last clears them. */
+struct alignas(128) row_state {
     int arrived;   /* blocks that have finished their part */
     int above;     /* entries above the token that was asked about */
     int n_ties;    /* of those, entries so close that only the report can tell */
@@ -20,6 +20,21 @@ struct row_state {
     int whole;     /* masks: the row passes as it is */
     float cut;     /* masks */
     float ties[tie_slots];
+};
+
+/* An argument of a call: its first row, and the bytes to the next; NULL: not given. */
+struct row_column {
+    char *data;
+    int64_t step;
+    template <class V> __device__ __forceinline__ V *at(int64_t row) const {
+        return data ? (V *)(data + row * step) : nullptr;
+    }
+    template <class V> __device__ __forceinline__ V get(int64_t row, V neutral) const {
+        return data ? *(const V *)(data + row * step) : neutral;
+    }
+    template <class V> __device__ __forceinline__ void put(int64_t row, V value) const {
+        if (data) *(V *)(data + row * step) = value;
+    }
 };
 
 /* A row's part of the workspace. */
@@ -53,7 +68,9 @@ template <class T> struct row_of {
     bool aligned;
     row_memory memory;
 
-    __device__ __forceinline__ float value(int i) const { return T::widen(__ldg(x + i)); }
+    __device__ __forceinline__ float value(int i) const {
+        return T::widen(__ldg(x + i));
+    }
     __device__ __forceinline__ float segment_max(int s) const {
         return __uint_as_float(__ldcg(&memory.segments[s].x));
     }
@@ -98,13 +115,19 @@ __device__ __forceinline__ u64 block_reduce(u64 value, block_scratch &scratch, u
 }
 
 struct add_words {
-    __device__ u64 operator()(u64 a, u64 b) const { return a + b; }
+    __device__ u64 operator()(u64 a, u64 b) const {
+        return a + b;
+    }
 };
 struct larger_word {
-    __device__ u64 operator()(u64 a, u64 b) const { return a > b ? a : b; }
+    __device__ u64 operator()(u64 a, u64 b) const {
+        return a > b ? a : b;
+    }
 };
 struct smaller_word {
-    __device__ u64 operator()(u64 a, u64 b) const { return a < b ? a : b; }
+    __device__ u64 operator()(u64 a, u64 b) const {
+        return a < b ? a : b;
+    }
 };
 
 __device__ __forceinline__ u64 block_sum(u64 value, block_scratch &scratch) {
@@ -118,8 +141,7 @@ __device__ __forceinline__ u64 block_min(u64 value, block_scratch &scratch) {
 }
 
 /* The row's maximum by its segments'; NaN where one is. */
-template <class T>
-__device__ float block_row_max(const row_of<T> &row, block_scratch &scratch) {
+template <class T> __device__ float block_row_max(const row_of<T> &row, block_scratch &scratch) {
     uint32_t most = 0;
     for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x)
         most = max(most, order_key(row.segment_max(s)));
@@ -130,28 +152,178 @@ __device__ __forceinline__ bool is_sound(float max) {
     return max >= -FLT_MAX && max <= FLT_MAX;
 }
 
+/* ---- a segment in a warp ----------------------------------------------------------------- */
+
+template <class T> struct segment_values {
+    static constexpr int vectors = ALEA_SEGMENT / warp_lanes / T::per_vector;
+    uint4 v[vectors];
+
+    __device__ __forceinline__ void load(const row_of<T> &row, int s, int lane) {
+        const int first = s * ALEA_SEGMENT + lane * T::per_vector;
+        if (row.aligned && (s + 1) * ALEA_SEGMENT <= row.n) {
+#pragma unroll
+            for (int i = 0; i < vectors; i++)
+                v[i] = load_once(row.x + first + i * warp_lanes * T::per_vector);
+        } else {
+#pragma unroll
+            for (int i = 0; i < vectors; i++)
+                v[i] = row.vector(first + i * warp_lanes * T::per_vector);
+        }
+    }
+
+    __device__ __forceinline__ float most() const {
+        float most = T::most(v[0]);
+#pragma unroll
+        for (int i = 1; i < vectors; i++)
+            most = max_or_nan(most, T::most(v[i]));
+        return most + 0.0f; /* -0 becomes +0: which zero wins is never seen */
+    }
+
+    /* Sum of the weights; a finite floor lets values be clamped instead of tested. */
+    __device__ __forceinline__ u64 mass(float scale, int32_t exponent) const {
+        const float magic = ALEA_EXP2_MAGIC - (float)exponent;
+        const float floor = alea__weight_floor(scale, exponent);
+        u64 sum = 0;
+        if (floor >= -FLT_MAX && abs(exponent) <= T::clamp_exponent_max) {
+#pragma unroll
+            for (int i = 0; i < vectors; i++) {
+                const uint4 y = T::clamp(v[i], floor);
+                uint32_t part = 0;
+#pragma unroll
+                for (int e = 0; e < T::per_vector; e++) {
+                    part += weigh(clamped(T::get(y, e), floor), scale, magic);
+                    if (e % ALEA_WEIGHTS_PER_U32 == ALEA_WEIGHTS_PER_U32 - 1) {
+                        sum += part;
+                        part = 0;
+                    }
+                }
+            }
+        } else {
+#pragma unroll
+            for (int i = 0; i < vectors; i++) {
+#pragma unroll
+                for (int e = 0; e < T::per_vector; e++)
+                    sum += weigh_above(T::get(v[i], e), scale, magic, floor);
+            }
+        }
+        return warp_sum(sum);
+    }
+
+    /* T::clamp leaves float16 alone. */
+    static __device__ __forceinline__ float clamped(float x, float floor) {
+        return sizeof(typename T::word) == 2 && T::dropped == 0xfc00 ? fmaxf(x, floor) : x;
+    }
+
+    /* Sum of W * q, see segment_entropy in kernel_list.h. */
+    __device__ __forceinline__ int64_t moment(float scale, int32_t exponent) const {
+        const float magic = ALEA_EXP2_MAGIC - (float)exponent;
+        const float floor = alea__weight_floor(scale, exponent);
+        int64_t sum = 0;
+#pragma unroll
+        for (int i = 0; i < vectors; i++) {
+#pragma unroll
+            for (int e = 0; e < T::per_vector; e++)
+                sum += entropy_part(T::get(v[i], e), scale, magic, floor);
+        }
+        return (int64_t)warp_sum_any((u64)sum);
+    }
+
+    static __device__ __forceinline__ int64_t entropy_part(float x, float scale, float magic,
+                                                           float floor) {
+        const weight_parts parts = weigh_parts(x > floor ? x : 0.0f, scale, magic);
+        const int32_t q = (int32_t)(parts.t - ALEA_EXP2_MAGIC) * (1 << 24) +
+                          (int32_t)rintf(parts.fraction * 0x1p24f);
+        return x > floor ? (int64_t)parts.weight * q : 0;
+    }
+};
+
 /* ---- masses and counts ------------------------------------------------------------------- */
+
+/* What reaches a cut. */
+struct reached {
+    u64 mass; /* of a segment: the sum of weights */
+    int32_t count;
+};
+
+/* One segment's by each of N cuts, summed over the warp; without a rule only counts. -inf entries
+ * beyond the row's end count for no cut above -inf. */
+template <class T, int N>
+__device__ __forceinline__ void warp_measure(const row_of<T> &row, const mass_rule *rule, int s,
+                                             bool weighs, int32_t exponent, const float (&cuts)[N],
+                                             reached (&out)[N]) {
+    const int lane = threadIdx.x & 31;
+    segment_values<T> segment;
+    segment.load(row, s, lane);
+    const float scale = rule ? rule->scale : 1.0f, magic = ALEA_EXP2_MAGIC - (float)exponent;
+    const float floor = alea__weight_floor(scale, exponent);
+    u64 sums[N] = {};
+    int32_t counts[N] = {};
+    const bool shifted = rule && rule->shifted;
+    const float offset = shifted ? rule->max : 0.0f;
+#pragma unroll
+    for (int i = 0; i < segment_values<T>::vectors; i++) {
+        uint32_t parts[N] = {};
+#pragma unroll
+        for (int e = 0; e < T::per_vector; e++) {
+            const float x = T::get(segment.v[i], e);
+            const uint32_t weight =
+                weighs ? weigh_above(shifted ? x - offset : x, scale, magic, floor) : 0;
+#pragma unroll
+            for (int c = 0; c < N; c++) {
+                parts[c] += x >= cuts[c] ? weight : 0;
+                counts[c] += x >= cuts[c];
+                if (e % ALEA_WEIGHTS_PER_U32 == ALEA_WEIGHTS_PER_U32 - 1) {
+                    sums[c] += parts[c];
+                    parts[c] = 0;
+                }
+            }
+        }
+    }
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        out[c].mass = warp_sum(sums[c]);
+        out[c].count = (int32_t)__reduce_add_sync(whole_warp, counts[c]);
+    }
+}
 
 /* The weights of segment s with logit >= cut, summed over the warp. */
 template <class T>
-__device__ u64 warp_segment_sum(const row_of<T> &row, const mass_rule &rule, int s,
-                                int32_t exponent, float cut) {
-    const int lane = threadIdx.x & 31;
-    const float magic = ALEA_EXP2_MAGIC - (float)exponent;
-    const float floor = alea__weight_floor(rule.scale, exponent);
-    const float offset = rule.shifted ? rule.max : 0.0f;
-    u64 sum = 0;
-    for (int at = lane * T::per_vector; at < ALEA_SEGMENT; at += warp_lanes * T::per_vector) {
-        const uint4 v = row.vector(s * ALEA_SEGMENT + at);
+__device__ __forceinline__ u64 warp_segment_sum(const row_of<T> &row, const mass_rule &rule, int s,
+                                                int32_t exponent, float cut) {
+    const float cuts[1] = {cut};
+    reached out[1];
+    warp_measure(row, &rule, s, true, exponent, cuts, out);
+    return out[0].mass;
+}
+
+/* What reaches each of N cuts above -inf, over the row. */
+template <class T, int N>
+__device__ void block_measure(const row_of<T> &row, const mass_rule *rule, const float (&cuts)[N],
+                              reached (&out)[N], block_scratch &scratch) {
+    u64 masses[N] = {}, counts[N] = {};
+    float least = cuts[0];
 #pragma unroll
-        for (int e = 0; e < T::per_vector; e++) {
-            const float x = T::get(v, e);
-            const uint32_t weight =
-                weigh_above(rule.shifted ? x - offset : x, rule.scale, magic, floor);
-            sum += x >= cut ? weight : 0;
+    for (int c = 1; c < N; c++)
+        least = fminf(least, cuts[c]);
+    for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
+        const float most = row.segment_max(s);
+        int32_t exponent = 0;
+        if (!(most >= least)) continue;
+        const bool weighs = rule && segment_exponent(*rule, most, &exponent);
+        reached here[N];
+        warp_measure(row, rule, s, weighs, exponent, cuts, here);
+#pragma unroll
+        for (int c = 0; c < N; c++) {
+            if (weighs) masses[c] += align_mass(here[c].mass, rule->exponent - exponent);
+            counts[c] += (u64)here[c].count;
         }
     }
-    return warp_sum(sum);
+    const bool first = (threadIdx.x & 31) == 0; /* a warp's lanes hold the same */
+#pragma unroll
+    for (int c = 0; c < N; c++) {
+        out[c].mass = block_sum(first ? masses[c] : 0, scratch);
+        out[c].count = (int32_t)block_sum(first ? counts[c] : 0, scratch);
+    }
 }
 
 /* The mass of the logits >= cut; sums, where not NULL, gets each segment's own. */
@@ -187,22 +359,13 @@ __device__ u64 block_stored_mass(const row_of<T> &row, const mass_rule &rule, bo
     return block_sum(mass, scratch);
 }
 
-/* How many logits are >= cut. */
+/* How many logits are >= cut, above -inf. */
 template <class T>
 __device__ int32_t block_count_ge(const row_of<T> &row, float cut, block_scratch &scratch) {
-    const int lane = threadIdx.x & 31;
-    u64 count = 0;
-    for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
-        if (!(row.segment_max(s) >= cut)) continue;
-        for (int at = lane * T::per_vector; at < ALEA_SEGMENT; at += warp_lanes * T::per_vector) {
-            const int first = s * ALEA_SEGMENT + at;
-            const uint4 v = row.vector(first);
-#pragma unroll
-            for (int e = 0; e < T::per_vector; e++)
-                count += T::get(v, e) >= cut && first + e < row.n;
-        }
-    }
-    return (int32_t)block_sum(count, scratch);
+    const float cuts[1] = {cut};
+    reached out[1];
+    block_measure(row, (const mass_rule *)nullptr, cuts, out, scratch);
+    return out[0].count;
 }
 
 /* The smallest id whose logit is the maximum of a sound row. */
@@ -236,10 +399,18 @@ template <class T> struct logit_draw {
         *d = rule.exponent - exponent;
         return true;
     }
-    __device__ __forceinline__ u64 sum(int s) const { return __ldcg(sums + s); }
-    __device__ __forceinline__ u64 align(u64 sum, int32_t d) const { return align_mass(sum, d); }
-    __device__ __forceinline__ int32_t n_segments() const { return row.n_segments; }
-    __device__ __forceinline__ int32_t n() const { return row.n; }
+    __device__ __forceinline__ u64 sum(int s) const {
+        return __ldcg(sums + s);
+    }
+    __device__ __forceinline__ u64 align(u64 sum, int32_t d) const {
+        return align_mass(sum, d);
+    }
+    __device__ __forceinline__ int32_t n_segments() const {
+        return row.n_segments;
+    }
+    __device__ __forceinline__ int32_t n() const {
+        return row.n;
+    }
     __device__ __forceinline__ u64 weight(int i, int32_t d) const {
         const float x = row.value(i);
         const int32_t exponent = rule.exponent - d;
@@ -250,23 +421,43 @@ template <class T> struct logit_draw {
     }
 };
 
-/* The same by the masses that the stream stored with the segments. */
-template <class T> struct stored_draw : logit_draw<T> {
-    __device__ __forceinline__ u64 sum(int s) const { return this->row.segment_mass(s); }
+/* The same by segments' maxima and masses that lie in shared memory. */
+template <class T> struct held_draw : logit_draw<T> {
+    const float *maxima;
+    const u64 *masses;
+
+    __device__ __forceinline__ bool depth(int s, int32_t *d) const {
+        int32_t exponent;
+        if (!segment_exponent(this->rule, maxima[s], &exponent)) return false;
+        *d = this->rule.exponent - exponent;
+        return true;
+    }
+    __device__ __forceinline__ u64 sum(int s) const {
+        return masses[s];
+    }
 };
 
-/* The entry of segment s at which the running aligned mass first exceeds `left`; by one warp. */
-template <class Draw> __device__ int32_t warp_draw_in(const Draw &draw, int s, int32_t d, u64 left) {
-    const int lane = threadIdx.x & 31;
-    u64 before = 0;
-    for (int first = 0; first < ALEA_SEGMENT; first += warp_lanes) {
-        const int i = s * ALEA_SEGMENT + first + lane;
-        const u64 running = before + warp_prefix(i < draw.n() ? draw.weight(i, d) : 0, lane);
-        const unsigned beyond = __ballot_sync(whole_warp, draw.align(running, d) > left);
-        if (beyond) return s * ALEA_SEGMENT + first + __ffs(beyond) - 1;
-        before = __shfl_sync(whole_warp, running, 31);
-    }
-    return min((s + 1) * ALEA_SEGMENT, draw.n()) - 1;
+/* The entry of segment s at which the running aligned mass first exceeds `left`; by one warp. Each
+ * lane takes a run of neighbours, and the lane in which it happens is then looked at entry by
+ * entry. */
+template <class Draw>
+__device__ int32_t warp_draw_in(const Draw &draw, int s, int32_t d, u64 left) {
+    constexpr int run = ALEA_SEGMENT / warp_lanes;
+    const int lane = threadIdx.x & 31, n = draw.n();
+    const int first = s * ALEA_SEGMENT + lane * run;
+    u64 own = 0;
+#pragma unroll 8
+    for (int i = 0; i < run; i++)
+        own += first + i < n ? draw.weight(first + i, d) : 0;
+    const u64 running = warp_prefix(own, lane);
+    const unsigned beyond = __ballot_sync(whole_warp, draw.align(running, d) > left);
+    if (!beyond) return min((s + 1) * ALEA_SEGMENT, n) - 1;
+    const int from = __ffs(beyond) - 1;
+    const u64 before = __shfl_sync(whole_warp, running - own, from);
+    const int i = s * ALEA_SEGMENT + from * run + lane;
+    const u64 here = before + warp_prefix(i < n ? draw.weight(i, d) : 0, lane);
+    const unsigned last = __ballot_sync(whole_warp, draw.align(here, d) > left);
+    return s * ALEA_SEGMENT + from * run + (last ? __ffs(last) - 1 : run - 1);
 }
 
 /* The token that `bits` draw from a mass `total` > 0, by one warp; all lanes return it. */

@@ -81,6 +81,14 @@ typedef struct alea_cuda_lab {
     int (*copy_in)(void *device, const void *host, size_t bytes, void *stream);
     int (*copy_out)(void *host, const void *device, size_t bytes, void *stream);
     int (*fill)(void *device, int byte, size_t bytes, void *stream);
+    /* height rows of width bytes, each so many bytes after the last. */
+    int (*copy_out_rows)(void *host, size_t host_step, const void *device, size_t device_step,
+                         size_t width, size_t height, void *stream);
+    int (*event_create)(void **event);
+    int (*event_destroy)(void *event);
+    int (*event_record)(void *event, void *stream);
+    int (*event_wait)(void *event);                      /* by the host */
+    int (*stream_wait_event)(void *stream, void *event); /* by the stream */
     int (*stream_create)(void **stream);
     int (*stream_destroy)(void *stream);
     int (*stream_wait)(void *stream); /* NULL: the whole device */

@@ -1,18 +1,26 @@
 /*
  * The cut that keeps a given number or mass of a row's largest logits, by one block that reads the
- * row as often as it takes. The bracket is counted, never guessed, so it always ends: by value
- * while that makes progress and by the order of float bits every other time.
+ * row as often as it takes. A histogram says about where it is; then the bracket is counted, never
+ * guessed, so it always ends: by value while that makes progress and by the order of float bits
+ * every other time.
  */
 #ifndef ALEA_KERNEL_CUDA_CUT_CUH
 #define ALEA_KERNEL_CUDA_CUT_CUH
 
 #include "kernel/cuda/finish.cuh"
 
+constexpr int cut_bins = 2048;
+constexpr int cut_octaves = 32; /* below the maximum, over which the bins are spread */
+static_assert(cut_bins * sizeof(uint32_t) <= sizeof(candidate) * candidates_max, "there is room");
+
 /* low reaches the target, high does not. */
 struct cut_bracket {
     float low, high;
-    int32_t count_low, count_high;
-    u64 reached_low, reached_high;
+    reached at_low, at_high;
+
+    __device__ __forceinline__ int32_t between() const {
+        return at_low.count - at_high.count;
+    }
 };
 
 template <class T> struct cut_search {
@@ -21,31 +29,109 @@ template <class T> struct cut_search {
     u64 target;
     finish_scratch &scratch;
 
-    __device__ bool attempt(cut_bracket &b, float cut) const {
-        const int32_t count = block_count_ge(row, cut, scratch.block);
-        const u64 reached =
-            rule ? block_mass_ge(row, *rule, cut, (u64 *)nullptr, scratch.block) : (u64)count;
-        if (reached >= target) {
-            b.low = cut;
-            b.count_low = count;
-            b.reached_low = reached;
-            return true;
-        }
-        b.high = cut;
-        b.count_high = count;
-        b.reached_high = reached;
-        return false;
+    __device__ __forceinline__ u64 measure_of(const reached &r) const {
+        return rule ? r.mass : (u64)r.count;
     }
 
-    /* From the maximum downward in growing steps, until one reaches the target. */
-    __device__ void open(cut_bracket &b) const {
-        const float known = b.low, max = b.high;
-        float step = rule ? 1.0f / rule->scale : 1.0f;
-        for (int i = 0; i < 16 && b.count_low - b.count_high > candidates_max; i++, step *= 2.0f) {
-            const float cut = max - step;
-            if (!(cut > known)) return;
-            if (cut < b.high && attempt(b, cut)) return;
+    /* Let a measured cut take the place of the bound that it improves. */
+    __device__ bool take(cut_bracket &b, float cut, const reached &at) const {
+        const bool enough = measure_of(at) >= target;
+        if (enough && cut > b.low) {
+            b.low = cut;
+            b.at_low = at;
         }
+        if (!enough && cut <= b.high) { /* the maximum itself may be taken */
+            b.high = cut;
+            b.at_high = at;
+        }
+        return enough;
+    }
+
+    __device__ bool attempt(cut_bracket &b, float cut) const {
+        const float cuts[1] = {cut};
+        reached at[1];
+        block_measure(row, rule, cuts, at, scratch.block);
+        return take(b, cut, at[0]);
+    }
+
+    /* Logits that halve the weight. */
+    __device__ __forceinline__ float octave() const {
+        return rule ? 1.0f / rule->scale : 0.7f;
+    }
+
+    /* How many entries lie in each bin below the maximum. */
+    __device__ void count_bins(float max) const {
+        uint32_t *bins = (uint32_t *)scratch.sorted;
+        const float per_logit = (float)cut_bins / ((float)cut_octaves * octave());
+        __syncthreads();
+        for (int i = threadIdx.x; i < cut_bins; i += blockDim.x)
+            bins[i] = 0;
+        __syncthreads();
+        for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
+            segment_values<T> segment;
+            segment.load(row, s, threadIdx.x & 31);
+#pragma unroll
+            for (int i = 0; i < segment_values<T>::vectors; i++) {
+#pragma unroll
+                for (int e = 0; e < T::per_vector; e++) {
+                    const float at = (max - T::get(segment.v[i], e)) * per_logit;
+                    if (at >= 0.0f && at < (float)cut_bins) atomicAdd(bins + (int)at, 1);
+                }
+            }
+        }
+        __syncthreads();
+    }
+
+    /* The bin in which the target is reached, if entries weigh what their bin's middle does. */
+    __device__ int likely_bin(double share) const {
+        const uint32_t *bins = (const uint32_t *)scratch.sorted;
+        constexpr int each = cut_bins / warp_lanes;
+        constexpr float fade = (float)cut_octaves / (float)cut_bins; /* octaves a bin */
+        if (threadIdx.x < warp_lanes) {
+            const int first = (int)threadIdx.x * each;
+            float own = 0;
+            for (int i = 0; i < each; i++)
+                own += (float)bins[first + i] * (rule ? exp2f(-fade * (float)(first + i)) : 1.0f);
+            float running = own;
+            for (int d = 1; d < warp_lanes; d <<= 1) {
+                const float before = __shfl_up_sync(whole_warp, running, d);
+                if ((int)threadIdx.x >= d) running += before;
+            }
+            const float total = __shfl_sync(whole_warp, running, warp_lanes - 1);
+            const float goal = rule ? (float)share * total : (float)target;
+            float sum = running - own;
+            if (sum < goal && (running >= goal || threadIdx.x == warp_lanes - 1)) {
+                int i = 0;
+                for (; i < each - 1; i++) {
+                    sum +=
+                        (float)bins[first + i] * (rule ? exp2f(-fade * (float)(first + i)) : 1.0f);
+                    if (sum >= goal) break;
+                }
+                scratch.place = first + i;
+            }
+        }
+        __syncthreads();
+        return scratch.place;
+    }
+
+    /* Two bounds around the likely bin, measured in one pass. */
+    __device__ void open(cut_bracket &b) const {
+        const float max = b.high, width = (float)cut_octaves * octave() / (float)cut_bins;
+        if (threadIdx.x == 0) scratch.place = 0;
+        count_bins(max);
+        const double share = (double)target / (double)(rule ? b.at_low.mass : 1);
+        const int bin = likely_bin(share);
+        const float cuts[2] = {max - (float)max_bin(bin - 2) * width,
+                               max - (float)(bin + 3) * width};
+        reached at[2];
+        if (!(cuts[1] > b.low)) return;
+        block_measure(row, rule, cuts, at, scratch.block);
+        (void)take(b, cuts[1], at[1]);
+        (void)take(b, cuts[0], at[0]);
+    }
+
+    static __device__ __forceinline__ int max_bin(int bin) {
+        return bin > 0 ? bin : 0;
     }
 
     __device__ float middle(const cut_bracket &b, int turn) const {
@@ -55,55 +141,72 @@ template <class T> struct cut_search {
         return walk_value(low + (int32_t)(((int64_t)high - low) / 2));
     }
 
-    /* The few entries in [low, high), decided one by one. */
-    __device__ float among(const cut_bracket &b) const {
-        if (rule) (void)block_mass_ge(row, *rule, b.high, row.memory.extra, scratch.block);
+    /* Gather the entries in [low, high), and the sums of what is above them. */
+    __device__ void gather_between(const cut_bracket &b) const {
+        const int lane = threadIdx.x & 31;
         __syncthreads();
         if (threadIdx.x == 0) scratch.n = 0;
         __syncthreads();
+        const float cuts[1] = {b.high};
         for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
-            if (!(row.segment_max(s) >= b.low)) continue;
-            for (int i = threadIdx.x & 31; i < ALEA_SEGMENT; i += warp_lanes) {
-                const int id = s * ALEA_SEGMENT + i;
-                if (id >= row.n) break;
-                const float x = row.value(id);
+            const float most = row.segment_max(s);
+            int32_t exponent = 0;
+            reached above[1] = {{0, 0}};
+            if (most >= b.high && rule && segment_exponent(*rule, most, &exponent)) {
+                warp_measure(row, rule, s, true, exponent, cuts, above);
+            }
+            if (rule && lane == 0) __stcg(row.memory.extra + s, above[0].mass);
+            if (!(most >= b.low)) continue;
+            segment_values<T> segment;
+            segment.load(row, s, lane);
+#pragma unroll
+            for (int i = 0; i < segment_values<T>::vectors * T::per_vector; i++) {
+                const int vector = i / T::per_vector, e = i % T::per_vector;
+                const float x = T::get(segment.v[vector], e);
                 if (!(x >= b.low && x < b.high)) continue;
-                const int to = atomicAdd(&scratch.n, 1);
+                const int id = s * ALEA_SEGMENT + (vector * warp_lanes + lane) * T::per_vector + e;
+                const int to = id < row.n ? atomicAdd(&scratch.n, 1) : candidates_max;
+                if (to >= candidates_max) continue;
                 scratch.x[to] = x;
                 scratch.id[to] = id;
             }
         }
         __syncthreads();
+    }
+
+    /* The few entries in [low, high), decided one by one. */
+    __device__ float among(const cut_bracket &b) const {
+        gather_between(b);
         const int n = scratch.n;
-        if (!rule) return candidate_kth(n, (int)(target - b.reached_high), scratch) + 0.0f;
-        sort_candidates(row, *rule, n, scratch);
-        const float cut =
-            candidate_cut(n, target, b.reached_high, row.memory.extra, scratch);
-        __syncthreads();
-        return cut > b.low ? cut : b.low;
+        if (!rule) {
+            const int k = (int)(target - (u64)b.at_high.count);
+            return block_kth_of_few(scratch.x, n, k, scratch) + 0.0f;
+        }
+        float cut;
+        rank_candidates(row, *rule, n, row.memory.extra, b.at_high.mass, scratch);
+        return ranked_cut(n, target, &cut, scratch) ? cut : b.low;
     }
 };
 
 /*
  * The largest cut that at least `target` >= 1 entries, or with a rule tokens of at least that mass,
- * reach. low is known to reach it, with the mass `reached`; -inf: all do. The row's segments hold
- * no NaN. Uses row.memory.extra.
+ * reach. low is known to reach it, with the mass `mass`; -inf: all do. The row's segments hold no
+ * NaN. Uses row.memory.extra.
  */
 template <class T>
 __device__ float block_cut(const row_of<T> &row, const mass_rule *rule, u64 target, float low,
-                           u64 reached, finish_scratch &scratch) {
+                           u64 mass, finish_scratch &scratch) {
     const float max = block_row_max(row, scratch.block);
+    if (max == -INFINITY) return max;
     const cut_search<T> search = {row, rule, target, scratch};
     cut_bracket b;
     b.low = low;
     b.high = max;
-    b.count_low = low > -INFINITY ? block_count_ge(row, low, scratch.block) : row.n;
-    b.count_high = 0;
-    b.reached_low = reached;
-    b.reached_high = 0;
+    b.at_low = {mass, low > -INFINITY ? block_count_ge(row, low, scratch.block) : row.n};
+    b.at_high = {0, 0};
     if (search.attempt(b, max)) return max;
-    if (b.count_low - b.count_high > candidates_max) search.open(b);
-    for (int turn = 0; b.count_low - b.count_high > candidates_max; turn++) {
+    if (b.between() > candidates_max) search.open(b);
+    for (int turn = 0; b.between() > candidates_max; turn++) {
         const float cut = search.middle(b, turn);
         if (walk_key(cut) == walk_key(b.low)) return b.low;
         (void)search.attempt(b, cut);

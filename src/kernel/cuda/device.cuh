@@ -76,12 +76,17 @@ __device__ __forceinline__ float max_or_nan(float a, float b) {
 
 /* ---- dtypes ------------------------------------------------------------------------------ */
 
-/* Sixteen bytes of a row as values. `dropped` is -inf. */
+/* Sixteen bytes of a row as values. `dropped` is -inf. A clamp raises what is below a weight floor,
+ * where the exponent is at most clamp_exponent_max: beyond it the bound could round to a value that
+ * is not sure to weigh nothing. */
 struct f32_row {
     typedef uint32_t word;
+    static constexpr int clamp_exponent_max = 1 << 22;
     static constexpr int per_vector = 4;
     static constexpr word dropped = 0xff800000u;
-    static __device__ __forceinline__ float widen(word w) { return __uint_as_float(w); }
+    static __device__ __forceinline__ float widen(word w) {
+        return __uint_as_float(w);
+    }
     static __device__ __forceinline__ float get(const uint4 &v, int e) {
         return __uint_as_float(e == 0 ? v.x : e == 1 ? v.y : e == 2 ? v.z : v.w);
     }
@@ -112,6 +117,7 @@ __device__ __forceinline__ uint32_t half_word(const uint4 &v, int e) {
 
 struct bf16_row {
     typedef uint16_t word;
+    static constexpr int clamp_exponent_max = 1 << 13; /* off by 2^13 * 2^-9 = 16 at most */
     static constexpr int per_vector = 8;
     static constexpr word dropped = 0xff80;
     static __device__ __forceinline__ float widen(word w) {
@@ -128,7 +134,7 @@ struct bf16_row {
         const uint32_t pair = larger(larger(v.x, v.y), larger(v.z, v.w));
         return max_or_nan(__uint_as_float(pair << 16), __uint_as_float(pair & 0xffff0000u));
     }
-    /* In pairs; the bound may round, for it need only be sure (exp2_poly.h). NaN is dropped. */
+    /* In pairs. NaN is dropped. */
     static __device__ __forceinline__ uint4 clamp(const uint4 &v, float low) {
         const __nv_bfloat162 bound = __float2bfloat162_rn(low);
         return make_uint4(bits_of(__hmax2(pair_of<__nv_bfloat162>(v.x), bound)),
@@ -140,6 +146,7 @@ struct bf16_row {
 
 struct f16_row {
     typedef uint16_t word;
+    static constexpr int clamp_exponent_max = 1 << 22;
     static constexpr int per_vector = 8;
     static constexpr word dropped = 0xfc00;
     static __device__ __forceinline__ float widen(word w) {
@@ -156,7 +163,9 @@ struct f16_row {
         return max_or_nan(widen((word)(pair & 0xffffu)), widen((word)(pair >> 16)));
     }
     /* A bound below the smallest float16 would round to -inf, so values are clamped one by one. */
-    static __device__ __forceinline__ uint4 clamp(const uint4 &v, float) { return v; }
+    static __device__ __forceinline__ uint4 clamp(const uint4 &v, float) {
+        return v;
+    }
 };
 
 /* ---- loads ------------------------------------------------------------------------------- */
@@ -170,8 +179,8 @@ __device__ __forceinline__ uint4 load_once(const void *at) {
     return v;
 }
 
-template <class T> __device__ __forceinline__ uint32_t load_word(const typename T::word *x, int n,
-                                                                 int at) {
+template <class T>
+__device__ __forceinline__ uint32_t load_word(const typename T::word *x, int n, int at) {
     return at < n ? (uint32_t)__ldg(x + at) : (uint32_t)T::dropped;
 }
 
@@ -259,11 +268,12 @@ __device__ __forceinline__ double lse_of(const mass_rule &rule, u64 mass) {
     return fma((double)rule.exponent, ALEA_LN2, alea__ln((double)mass * 0x1p-40));
 }
 
-/* The reported log-probability. */
+/* The reported log-probability. A compiler may make a minimum of the comparison, which would let -0
+ * through; the sum makes +0 of it. */
 __device__ __forceinline__ float report_of(const mass_rule &rule, float x, double lse) {
     const double offset = rule.shifted ? (double)rule.max : 0.0;
     const float logprob = (float)fma((double)x - offset, rule.slope, -lse);
-    return logprob < 0.0f ? logprob : 0.0f;
+    return __fadd_rn(logprob < 0.0f ? logprob : 0.0f, 0.0f);
 }
 
 /* floor(bits * total / 2^24). */

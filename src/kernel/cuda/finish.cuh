@@ -5,6 +5,10 @@
  *
  * Whatever k maxima reach, at least k entries reach: that is the bound, found first among segments
  * (or parts of segments), then among the lanes of those that reach it.
+ *
+ * A mass is aligned segment by segment, so it is no sum over tokens. But taken in some order, each
+ * token adds what its segment's aligned sum grows by; those steps do add up, and a prefix sum over
+ * them answers every question about masses at once.
  */
 #ifndef ALEA_KERNEL_CUDA_FINISH_CUH
 #define ALEA_KERNEL_CUDA_FINISH_CUH
@@ -25,11 +29,10 @@ struct candidate {
 
 struct finish_scratch {
     block_scratch block;
-    uint32_t bound;
-    int n_lanes, n;
-    int32_t token;
-    u64 word;
+    uint32_t bound, top;
+    int n_lanes, n, place;
     alignas(16) float groups[groups_max];
+    u64 mass[groups_max]; /* segments' masses; then the candidates' steps and their sums */
     alignas(16) float x[candidates_max];
     int32_t id[candidates_max];
     union {
@@ -42,15 +45,49 @@ struct finish_scratch {
     };
 };
 
+/* ---- the row as a whole ------------------------------------------------------------------ */
+
+/* The row's maximum; scratch.groups and scratch.mass are its segments', where they have room. */
+template <class T> __device__ float load_segments(const row_of<T> &row, finish_scratch &scratch) {
+    __syncthreads();
+    if (threadIdx.x == 0) scratch.top = 0;
+    __syncthreads();
+    uint32_t most = 0;
+    for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
+        const uint4 y = __ldcg(row.memory.segments + s);
+        if (s < groups_max) {
+            scratch.groups[s] = __uint_as_float(y.x);
+            scratch.mass[s] = (u64)y.w << 32 | y.z;
+        }
+        most = max(most, order_key(__uint_as_float(y.x)));
+    }
+    most = __reduce_max_sync(whole_warp, most);
+    if ((threadIdx.x & 31) == 0) atomicMax(&scratch.top, most);
+    __syncthreads();
+    return key_value(scratch.top);
+}
+
+/* The row's mass by what was loaded; for a rule that is not shifted. */
+template <class T>
+__device__ u64 loaded_mass(const row_of<T> &row, const mass_rule &rule, finish_scratch &scratch) {
+    if (row.n_segments > groups_max) return block_stored_mass(row, rule, false, scratch.block);
+    u64 mass = 0;
+    for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
+        int32_t exponent;
+        if (!segment_exponent(rule, scratch.groups[s], &exponent)) continue;
+        mass += align_mass(scratch.mass[s], rule.exponent - exponent);
+    }
+    return block_sum(mass, scratch.block);
+}
+
+/* ---- gathering --------------------------------------------------------------------------- */
+
 /* The k-th largest of v[m], k <= m, by counting for each how many are larger. v has room for, and
  * gets, three more. */
 __device__ inline float block_kth_of_few(float *v, int m, int k, finish_scratch &scratch) {
     __syncthreads();
     if (threadIdx.x == 0) scratch.bound = 0xffffffffu;
-    if (threadIdx.x < 3 && (m & 3)) {
-        const int at = m + (int)threadIdx.x;
-        if (at < ((m + 3) & ~3)) v[at] = -INFINITY;
-    }
+    if (threadIdx.x < 3 && m + (int)threadIdx.x < ((m + 3) & ~3)) v[m + threadIdx.x] = -INFINITY;
     __syncthreads();
     for (int i = threadIdx.x; i < m; i += blockDim.x) {
         const float mine = v[i];
@@ -66,21 +103,32 @@ __device__ inline float block_kth_of_few(float *v, int m, int k, finish_scratch 
     return key_value(scratch.bound);
 }
 
+/* The lanes' maxima of the first segments of each warp, on their way while the bound is found. */
+struct first_lanes {
+    static constexpr int each = 16;
+    float most[each];
+
+    template <class T> __device__ __forceinline__ void load(const row_of<T> &row, int first) {
+        const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
+#pragma unroll
+        for (int i = 0; i < each; i++) {
+            const int s = first + (int)(threadIdx.x >> 5) + i * warps;
+            most[i] = s < row.n_segments ? __ldcg(row.memory.lanes + s * warp_lanes + lane)
+                                         : __int_as_float(0x7fffffff);
+        }
+    }
+};
+
 /* Maxima of parts of segments, so many that k of them make a good bound; returns how many. */
 template <class T>
-__device__ int collect_groups(const row_of<T> &row, int k, int *split, finish_scratch &scratch) {
+__device__ int collect_groups(const row_of<T> &row, int k, finish_scratch &scratch) {
     int parts = 1;
     while (parts < warp_lanes && row.n_segments * parts < 2 * k &&
            row.n_segments * parts * 2 <= groups_max)
         parts *= 2;
-    *split = parts;
-    const int n = row.n_segments * parts;
-    if (parts == 1) {
-        for (int s = threadIdx.x; s < n; s += blockDim.x)
-            scratch.groups[s] = row.segment_max(s);
-        return n;
-    }
+    if (parts == 1) return row.n_segments; /* load_segments put them there */
     const int each = warp_lanes / parts;
+    __syncthreads();
     for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
         const int lane = threadIdx.x & 31;
         float most = __ldcg(row.memory.lanes + s * warp_lanes + lane);
@@ -88,30 +136,25 @@ __device__ int collect_groups(const row_of<T> &row, int k, int *split, finish_sc
             most = fmaxf(most, __shfl_xor_sync(whole_warp, most, d));
         if (lane % each == 0) scratch.groups[s * parts + lane / each] = most;
     }
-    return n;
+    return row.n_segments * parts;
 }
 
 /* Lanes whose maximum reaches `bound`, into scratch.lanes; n_lanes counts also those for which
  * there was no room. */
 template <class T>
-__device__ void collect_lanes(const row_of<T> &row, float bound, finish_scratch &scratch) {
-    constexpr int ahead = 8; /* loads in flight */
+__device__ void collect_lanes(const row_of<T> &row, first_lanes lanes, float bound,
+                              finish_scratch &scratch) {
     const int lane = threadIdx.x & 31, warps = blockDim.x >> 5;
-    for (int first = threadIdx.x >> 5; first < row.n_segments; first += warps * ahead) {
-        float most[ahead];
+    for (int first = 0; first < row.n_segments; first += warps * first_lanes::each) {
+        if (first > 0) lanes.load(row, first);
 #pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            const int s = first + i * warps;
-            most[i] = s < row.n_segments ? __ldcg(row.memory.lanes + s * warp_lanes + lane)
-                                         : __int_as_float(0x7fffffff);
-        }
-#pragma unroll
-        for (int i = 0; i < ahead; i++) {
-            if (!(most[i] >= bound)) continue;
+        for (int i = 0; i < first_lanes::each; i++) {
+            if (!(lanes.most[i] >= bound)) continue;
             const int at = atomicAdd(&scratch.n_lanes, 1);
             if (at >= lanes_max) continue;
-            scratch.lanes.most[at] = most[i];
-            scratch.lanes.at[at] = (first + i * warps) * warp_lanes + lane;
+            scratch.lanes.most[at] = lanes.most[i];
+            scratch.lanes.at[at] =
+                (first + (int)(threadIdx.x >> 5) + i * warps) * warp_lanes + lane;
         }
     }
 }
@@ -142,123 +185,172 @@ __device__ void collect_entries(const row_of<T> &row, float bound, finish_scratc
 
 /*
  * Gather every entry >= some bound which at least k >= 1 entries reach; with k = 0, every entry >=
- * *bound. `margin` widens the bound before entries are gathered, and *bound is what it then is.
- * Returns how many, in scratch.x and scratch.id in no order; -1: too many. The row holds no NaN.
+ * bound. `margin` widens the bound before entries are gathered. Returns how many, in scratch.x and
+ * scratch.id in no order; -1: too many. The row's segments are loaded and hold no NaN.
  */
 template <class T, class Margin>
-__device__ int gather(const row_of<T> &row, int k, float *bound, Margin margin,
+__device__ int gather(const row_of<T> &row, int k, float bound, Margin margin,
                       finish_scratch &scratch) {
-    __syncthreads();
+    if (k > 0 && row.n_segments > groups_max) return -1;
+    first_lanes lanes;
+    lanes.load(row, 0);
     if (threadIdx.x == 0) scratch.n_lanes = scratch.n = 0;
-    float low = *bound;
     if (k > 0) {
-        if (row.n_segments > groups_max) return -1;
-        int split;
-        const int n_groups = collect_groups(row, k, &split, scratch);
-        low = n_groups >= k ? block_kth_of_few(scratch.groups, n_groups, k, scratch) : -INFINITY;
+        const int n_groups = collect_groups(row, k, scratch);
+        bound = n_groups >= k ? block_kth_of_few(scratch.groups, n_groups, k, scratch) : -INFINITY;
     }
-    float wide = margin(low);
     __syncthreads();
-    collect_lanes(row, wide, scratch);
+    collect_lanes(row, lanes, margin(bound), scratch);
     __syncthreads();
     const int n_lanes = scratch.n_lanes;
     if (n_lanes > lanes_max) return -1;
     if (k > 0 && n_lanes > k + k / 2) {
-        low = block_kth_of_few(scratch.lanes.most, n_lanes, k, scratch);
-        wide = margin(low);
+        bound = block_kth_of_few(scratch.lanes.most, n_lanes, k, scratch);
     }
-    collect_entries(row, wide, scratch);
+    collect_entries(row, margin(bound), scratch);
     __syncthreads();
-    *bound = wide;
     return scratch.n <= candidates_max ? scratch.n : -1;
 }
 
 struct no_margin {
-    __device__ __forceinline__ float operator()(float bound) const { return bound; }
+    __device__ __forceinline__ float operator()(float bound) const {
+        return bound;
+    }
 };
 
-/* scratch.sorted: the candidates by id, weighed under the rule. */
-template <class T>
-__device__ void sort_candidates(const row_of<T> &row, const mass_rule &rule, int n,
-                                finish_scratch &scratch) {
+/* ---- masses among candidates ------------------------------------------------------------- */
+
+/* What candidate `j` of the sorted ones adds to its segment's aligned mass, when it comes after
+ * those of its segment for which before(other) holds. base: what the segment has without them. */
+template <class Before>
+__device__ __forceinline__ u64 candidate_step(const candidate *sorted, int n, int j, u64 base,
+                                              Before before) {
+    const candidate own = sorted[j];
+    if (own.depth < 0 || own.weight == 0) return 0;
+    const int32_t segment = own.id / ALEA_SEGMENT;
+    u64 sum = base;
+    for (int i = j - 1; i >= 0 && sorted[i].id / ALEA_SEGMENT == segment; i--)
+        sum += before(sorted[i]) ? sorted[i].weight : 0;
+    for (int i = j + 1; i < n && sorted[i].id / ALEA_SEGMENT == segment; i++)
+        sum += before(sorted[i]) ? sorted[i].weight : 0;
+    return align_mass(sum + own.weight, own.depth) - align_mass(sum, own.depth);
+}
+
+/* scratch.mass[n] becomes its running sum; by the first warp, between barriers. */
+__device__ inline void sum_steps(int n, finish_scratch &scratch) {
+    __syncthreads();
+    if (threadIdx.x < warp_lanes) {
+        u64 before = 0;
+        for (int first = 0; first < n; first += warp_lanes) {
+            const int i = first + (int)threadIdx.x;
+            const u64 sum = before + warp_prefix(i < n ? scratch.mass[i] : 0, threadIdx.x);
+            if (i < n) scratch.mass[i] = sum;
+            before = __shfl_sync(whole_warp, sum, 31);
+        }
+    }
+    __syncthreads();
+}
+
+/* The first i < n for which holds(i), n where there is none. holds is monotone. */
+template <class Holds> __device__ int first_place(int n, Holds holds, finish_scratch &scratch) {
+    __syncthreads();
+    if (threadIdx.x == 0) scratch.place = n;
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        if (holds(i) && (i == 0 || !holds(i - 1))) scratch.place = i;
+    }
+    __syncthreads();
+    return scratch.place;
+}
+
+/*
+ * The candidates by id in scratch.sorted, weighed under the rule; scratch.x by value downward, and
+ * scratch.mass[i] the mass of the i + 1 largest of them, `above` included. base, where not NULL,
+ * has the sums of the row's segments without the candidates, of which `above` is the mass.
+ */
+template <class T>
+__device__ void rank_candidates(const row_of<T> &row, const mass_rule &rule, int n, const u64 *base,
+                                u64 above, finish_scratch &scratch) {
+    constexpr int each = 4; /* candidates a thread, at 256 threads */
+    int rank[each], place[each];
+    float value[each];
+    __syncthreads();
+#pragma unroll
+    for (int q = 0; q < each; q++) {
+        const int i = (int)threadIdx.x + q * (int)blockDim.x;
+        if (i >= n) break;
+        const float x = scratch.x[i];
         const int32_t id = scratch.id[i];
-        int place = 0;
+        rank[q] = place[q] = 0;
+        value[q] = x;
 #pragma unroll 4
-        for (int j = 0; j < n; j++)
-            place += scratch.id[j] < id;
-        candidate c = {scratch.x[i], 0, id, -1};
+        for (int j = 0; j < n; j++) {
+            const float y = scratch.x[j];
+            const bool earlier = scratch.id[j] < id;
+            place[q] += earlier;
+            rank[q] += y > x || (y == x && earlier);
+        }
+        candidate c = {x, 0, id, -1};
         int32_t exponent;
         if (segment_exponent(rule, row.segment_max(id / ALEA_SEGMENT), &exponent)) {
             c.depth = rule.exponent - exponent;
-            c.weight = weigh_above(rule.shifted ? c.x - rule.max : c.x, rule.scale,
+            c.weight = weigh_above(rule.shifted ? x - rule.max : x, rule.scale,
                                    ALEA_EXP2_MAGIC - (float)exponent,
                                    alea__weight_floor(rule.scale, exponent));
         }
-        scratch.sorted[place] = c;
+        scratch.sorted[place[q]] = c;
     }
     __syncthreads();
-}
-
-/*
- * The mass of the first n sorted candidates with logit >= cut. base, where not NULL, has the sums
- * of their segments above all candidates, which count but for their own part.
- */
-__device__ inline u64 candidate_mass(const candidate *sorted, int n, float cut, const u64 *base) {
-    u64 total = 0, sum = 0, before = 0;
-    int32_t segment = -1, depth = 0;
-#pragma unroll 2
-    for (int j = 0; j < n; j++) {
-        const candidate c = sorted[j];
-        if (c.depth < 0) continue;
-        if (c.id / ALEA_SEGMENT != segment) {
-            total += align_mass(sum, depth) - before;
-            segment = c.id / ALEA_SEGMENT;
-            depth = c.depth;
-            sum = base ? __ldcg(base + segment) : 0;
-            before = base ? align_mass(sum, depth) : 0;
-        }
-        sum += c.x >= cut ? c.weight : 0;
+#pragma unroll
+    for (int q = 0; q < each; q++) {
+        if ((int)threadIdx.x + q * (int)blockDim.x >= n) break;
+        const candidate own = scratch.sorted[place[q]];
+        const u64 sum = base ? __ldcg(base + own.id / ALEA_SEGMENT) : 0;
+        const u64 step = candidate_step(scratch.sorted, n, place[q], sum, [=](const candidate &c) {
+            return c.x > own.x || (c.x == own.x && c.id < own.id);
+        });
+        scratch.mass[rank[q]] = step + (rank[q] == 0 ? above : 0);
+        scratch.x[rank[q]] = value[q];
     }
-    return total + align_mass(sum, depth) - before;
+    sum_steps(n, scratch);
 }
 
-/* The k-th largest of the n candidates; at least k of them there are. */
-__device__ inline float candidate_kth(int n, int k, finish_scratch &scratch) {
-    return block_kth_of_few(scratch.x, n, k, scratch);
+/* The mass of the ranked candidates with logit >= cut. */
+__device__ inline u64 ranked_mass_ge(int n, float cut, finish_scratch &scratch) {
+    const int below = first_place(
+        n, [&](int i) { return !(scratch.x[i] >= cut); }, scratch);
+    return below > 0 ? scratch.mass[below - 1] : 0;
 }
 
-/*
- * The largest of the sorted candidates' logits that tokens of at least the mass `target` reach,
- * `above` being that of what lies above all of them. -inf: none does. Zeros count as +0.
- */
-__device__ inline float candidate_cut(int n, u64 target, u64 above, const u64 *base,
+/* The largest of the ranked logits that tokens of at least the mass `target` reach, +0 for both
+ * zeros; false: they do not reach it together. */
+__device__ inline bool ranked_cut(int n, u64 target, float *cut, finish_scratch &scratch) {
+    const int i = first_place(
+        n, [&](int j) { return scratch.mass[j] >= target; }, scratch);
+    if (i == n) return false;
+    *cut = scratch.x[i] + 0.0f;
+    return true;
+}
+
+/* The candidate that `bits` draw among those with logit >= cut; *kept is their mass. They must be
+ * ranked; what was known of their masses is lost. */
+__device__ inline int32_t ranked_draw(int n, float cut, uint32_t bits, u64 *kept,
                                       finish_scratch &scratch) {
-    uint32_t best = order_key(-INFINITY);
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        const float x = scratch.sorted[i].x;
-        if (order_key(x) <= best) continue;
-        if (above + candidate_mass(scratch.sorted, n, x, base) >= target) best = order_key(x);
+    __syncthreads();
+    for (int j = threadIdx.x; j < n; j += blockDim.x) {
+        const candidate own = scratch.sorted[j];
+        scratch.mass[j] =
+            own.x >= cut
+                ? candidate_step(scratch.sorted, n, j, 0,
+                                 [=](const candidate &c) { return c.id < own.id && c.x >= cut; })
+                : 0;
     }
-    return key_value((uint32_t)block_max(best, scratch.block)) + 0.0f;
-}
-
-/* The candidate that `bits` draw among those with logit >= cut; *kept is their mass. */
-__device__ inline int32_t candidate_draw(int n, float cut, uint32_t bits, u64 *kept,
-                                         finish_scratch &scratch) {
-    const u64 total = candidate_mass(scratch.sorted, n, cut, nullptr);
-    const u64 point = drawn_point(bits, total);
-    u64 first = ~(u64)0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        if (scratch.sorted[i].x >= cut &&
-            candidate_mass(scratch.sorted, i + 1, cut, nullptr) > point) {
-            first = (u64)i;
-            break;
-        }
-    }
-    *kept = total;
-    return scratch.sorted[(int)block_min(first, scratch.block)].id;
+    sum_steps(n, scratch);
+    *kept = scratch.mass[n - 1];
+    const u64 point = drawn_point(bits, *kept);
+    const int i = first_place(
+        n, [&](int j) { return scratch.mass[j] > point; }, scratch);
+    return scratch.sorted[min(i, n - 1)].id;
 }
 
 #endif

@@ -25,6 +25,26 @@ static int copy_out(void *host, const void *device, size_t bytes, void *stream) 
 static int fill(void *device, int byte, size_t bytes, void *stream) {
     return (int)cudaMemsetAsync(device, byte, bytes, (cudaStream_t)stream);
 }
+static int copy_out_rows(void *host, size_t host_step, const void *device, size_t device_step,
+                         size_t width, size_t height, void *stream) {
+    return (int)cudaMemcpy2DAsync(host, host_step, device, device_step, width, height,
+                                  cudaMemcpyDeviceToHost, (cudaStream_t)stream);
+}
+static int event_create(void **event) {
+    return (int)cudaEventCreateWithFlags((cudaEvent_t *)event, cudaEventDisableTiming);
+}
+static int event_destroy(void *event) {
+    return (int)cudaEventDestroy((cudaEvent_t)event);
+}
+static int event_record(void *event, void *stream) {
+    return (int)cudaEventRecord((cudaEvent_t)event, (cudaStream_t)stream);
+}
+static int event_wait(void *event) {
+    return (int)cudaEventSynchronize((cudaEvent_t)event);
+}
+static int stream_wait_event(void *stream, void *event) {
+    return (int)cudaStreamWaitEvent((cudaStream_t)stream, (cudaEvent_t)event, 0);
+}
 static int stream_create(void **stream) {
     return (int)cudaStreamCreateWithFlags((cudaStream_t *)stream, cudaStreamNonBlocking);
 }
@@ -74,7 +94,8 @@ constexpr int floor_threads = 512;
 constexpr int floor_loads = 8; /* in flight for a thread */
 
 /* The best plain reader that was found: tiles of 64 KB, eight loads of 16 bytes in flight. */
-__global__ void __launch_bounds__(floor_threads) read_kernel(const uint4 *x, size_t n, uint4 *sink) {
+__global__ void __launch_bounds__(floor_threads)
+    read_kernel(const uint4 *x, size_t n, uint4 *sink) {
     uint4 sum = make_uint4(0, 0, 0, 0);
     const size_t first = (size_t)blockIdx.x * (floor_threads * floor_loads) + threadIdx.x;
     uint4 v[floor_loads];
@@ -132,7 +153,9 @@ static int device_set(int device) {
 }
 
 const alea_cuda_lab cuda_lab = {
-    allocate,      release,      allocate_pinned, release_pinned, copy_in,     copy_out,
-    fill,          stream_create, stream_destroy, stream_wait,    capture_begin, capture_end,
-    graph_launch,  graph_destroy, graph_time,     read_all,       copy_all,    nothing,
-    device_count,  device_set};
+    allocate,     release,       allocate_pinned,   release_pinned, copy_in,
+    copy_out,     fill,          copy_out_rows,     event_create,   event_destroy,
+    event_record, event_wait,    stream_wait_event, stream_create,  stream_destroy,
+    stream_wait,  capture_begin, capture_end,       graph_launch,   graph_destroy,
+    graph_time,   read_all,      copy_all,          nothing,        device_count,
+    device_set};

@@ -13,18 +13,28 @@ struct alea_cuda_workspace {
     size_t bytes;
 };
 
+/* A tensor by its rows. What has one entry for all rows steps nowhere. */
+inline row_column column_of(const alea_cuda_view &view) {
+    return {view.data, view.size[0] > 1 ? view.step[0] : 0};
+}
+
+/* Where rows stand in the random stream. */
+struct draw_source {
+    row_column seed, offset, words;
+    bool own; /* a seed or an offset for each row */
+
+    __device__ __forceinline__ uint32_t bits(int64_t row, uint32_t draw) const {
+        const uint32_t word = words.get<uint32_t>(row, own ? 0 : (uint32_t)row);
+        return alea__draw_bits((uint64_t)seed.get<int64_t>(row, 0), draw, word,
+                               (uint64_t)offset.get<int64_t>(row, 0));
+    }
+};
+
 /* Arguments seed, offset and row_words from `first` on. */
-__device__ __forceinline__ uint32_t draw_bits_of(const alea_cuda_call &call, int first, int64_t row,
-                                        uint32_t draw) {
-    const alea_cuda_view &seeds = call.views[first], &offsets = call.views[first + 1];
-    const alea_cuda_view &words = call.views[first + 2];
-    const bool own_seed = seeds.size[0] > 1, own_offset = offsets.size[0] > 1;
-    const int64_t seed = *(const int64_t *)(seeds.data + (own_seed ? row : 0) * seeds.step[0]);
-    const int64_t offset =
-        *(const int64_t *)(offsets.data + (own_offset ? row : 0) * offsets.step[0]);
-    uint32_t word = own_seed || own_offset ? 0 : (uint32_t)row;
-    if (words.data) word = *(const uint32_t *)(words.data + row * words.step[0]);
-    return alea__draw_bits((uint64_t)seed, draw, word, (uint64_t)offset);
+inline draw_source draw_source_of(const alea_cuda_call &call, int first) {
+    const alea_cuda_view *v = call.views + first;
+    return {column_of(v[0]), column_of(v[1]), column_of(v[2]),
+            v[0].size[0] > 1 || v[1].size[0] > 1};
 }
 
 /* Call f with the type of a dtype. */

@@ -3,13 +3,17 @@
 #include "kernel/cuda/launch.cuh"
 #include "kernel/cuda/stream.cuh"
 
-/* One row's report: where it comes from and where its parts go; NULL parts are not wanted. */
-struct report_job {
+/* The row that a report is about. */
+struct report_input {
     const void *x;
     int32_t vocab;
-    int32_t token;        /* -1: none */
+    int32_t token; /* -1: none */
+};
+
+/* Where its parts go; NULL parts are not wanted. */
+struct report_job {
+    int32_t token, n;     /* alternatives or given ids */
     const int32_t *given; /* ids in the caller's order; NULL: the best are the alternatives */
-    int32_t n;            /* alternatives or given ids */
     int32_t step;         /* words from one alternative to the next */
     int32_t *ids;
     float *id_logprobs;
@@ -19,42 +23,55 @@ struct report_job {
     bool keep_on_failure; /* alternatives stay as they are where the row is no distribution */
 };
 
+/* What the stream must know before it knows the job. */
+struct report_wants {
+    bool best, rank, entropy;
+};
+
 /* ---- where rows come from ---------------------------------------------------------------- */
 
-template <class V> __device__ __forceinline__ V *at_row(const alea_cuda_view &view, int64_t row) {
-    return view.data ? (V *)(view.data + row * view.step[0]) : nullptr;
-}
-
 struct tensor_rows {
-    enum { LSE, LOGPROBS, RANKS, IDS, ID_LOGPROBS, ENTROPY, VERDICTS, LOGITS, TOKENS, GIVEN };
-    alea_cuda_call call;
+    enum { LSE, LOGPROBS, RANKS, IDS, ID_LOGPROBS, ENTROPY, VERDICTS, LOGITS, TOKENS, GIVEN, N };
+    row_column v[N];
     int64_t first;
+    int32_t vocab, n;
+    report_wants wants;
 
-    __device__ __forceinline__ bool open(int64_t index, report_job &job) const {
-        const alea_cuda_view *v = call.views;
+    __device__ __forceinline__ bool asked(int64_t) const {
+        return true;
+    }
+    __device__ __forceinline__ int columns() const {
+        return 1;
+    }
+    __device__ __forceinline__ bool open(int64_t index, report_input &in) const {
         const int64_t row = first + index;
-        job.x = at_row<const char>(v[LOGITS], row);
-        job.vocab = call.vocab;
-        job.token = v[TOKENS].data ? __ldg(at_row<const int32_t>(v[TOKENS], row)) : -1;
-        job.given = at_row<const int32_t>(v[GIVEN], row);
-        job.ids = at_row<int32_t>(v[IDS], row);
-        job.id_logprobs = at_row<float>(v[ID_LOGPROBS], row);
-        job.n = (int32_t)(job.ids ? v[IDS].size[1] : job.id_logprobs ? v[ID_LOGPROBS].size[1] : 0);
+        in.x = v[LOGITS].at<const char>(row);
+        in.vocab = vocab;
+        in.token = v[TOKENS].data ? __ldg(v[TOKENS].at<const int32_t>(row)) : -1;
+        return true;
+    }
+    __device__ __forceinline__ void open_outputs(int64_t index, report_job &job) const {
+        const int64_t row = first + index;
+        job.given = v[GIVEN].at<const int32_t>(row);
+        job.ids = v[IDS].at<int32_t>(row);
+        job.id_logprobs = v[ID_LOGPROBS].at<float>(row);
+        job.n = n;
         job.step = 1;
-        job.lse = at_row<double>(v[LSE], row);
-        job.logprob = at_row<float>(v[LOGPROBS], row);
-        job.entropy = at_row<float>(v[ENTROPY], row);
-        job.rank = at_row<int32_t>(v[RANKS], row);
-        job.verdict = at_row<int32_t>(v[VERDICTS], row);
+        job.lse = v[LSE].at<double>(row);
+        job.logprob = v[LOGPROBS].at<float>(row);
+        job.entropy = v[ENTROPY].at<float>(row);
+        job.rank = v[RANKS].at<int32_t>(row);
+        job.verdict = v[VERDICTS].at<int32_t>(row);
         job.token_out = nullptr;
         job.keep_on_failure = false;
-        return true;
     }
 };
 
-/* A lane and a column of the reduction; most are not asked for, and their blocks leave at once. */
+/* The lanes of the reduction, and the columns of each in turn: so a lane that asked for nothing
+ * costs blocks that leave at once, however many tokens it could have emitted. */
 struct completion_rows {
     alea_cuda_reduction r;
+    report_wants wants;
 
     enum { AT_EPOCH = 1, AT_COUNT = 4, AT_ROLE = 10, AT_FORCED = 12, GIVEN_MAX = 128 };
     enum { REDUCED, GATED, INACTIVE, STALE, DUPLICATE }; /* alea_reduce_verdict */
@@ -75,23 +92,37 @@ struct completion_rows {
         return REDUCED;
     }
 
-    __device__ bool open(int64_t index, report_job &job) const {
-        const int lane = (int)(index / r.tokens), column = (int)(index % r.tokens);
+    /* Whether a lane asked for anything; says what became of it. */
+    __device__ bool asked(int64_t lane) const {
         const int64_t *record;
-        const int verdict = judge(lane, &record);
-        if (r.verdicts && column == 0 && threadIdx.x == 0) r.verdicts[lane] = verdict;
-        if (verdict != REDUCED || column >= r.lane_rows[2 * lane + 1]) return false;
+        const int verdict = judge((int)lane, &record);
+        if (r.verdicts && threadIdx.x == 0) r.verdicts[lane] = verdict;
+        return verdict == REDUCED;
+    }
+    __device__ __forceinline__ int columns() const {
+        return r.tokens;
+    }
+
+    /* A column of a lane that asked. */
+    __device__ bool open(int64_t index, report_input &in) const {
+        const int lane = (int)(index / r.tokens), column = (int)(index % r.tokens);
+        const int64_t *record =
+            r.records + (int64_t)r.lane_slots[lane] * (r.header_words + r.tokens);
+        if (column >= r.lane_rows[2 * lane + 1]) return false;
         if (column >= record[AT_COUNT] || column >= r.tokens) return false;
         if ((uint64_t)record[AT_FORCED] >> column & 1) return false;
         const int64_t at = (int64_t)r.lane_rows[2 * lane] + column;
         if (at < 0 || at >= r.rows) return false;
+        in.x = (const char *)r.logits + at * r.row_bytes;
+        in.vocab = r.vocab;
+        in.token = (int32_t)record[r.header_words + column];
+        return true;
+    }
 
-        const int32_t slot = r.lane_slots[lane];
+    __device__ void open_outputs(int64_t index, report_job &job) const {
+        const int32_t slot = r.lane_slots[index / r.tokens];
         const int32_t n_ids = r.token_id_counts ? r.token_id_counts[slot] : 0;
-        int32_t *payload = r.logprobs + ((int64_t)slot * r.tokens + column) * r.words;
-        job.x = (const char *)r.logits + at * r.row_bytes;
-        job.vocab = r.vocab;
-        job.token = (int32_t)record[r.header_words + column];
+        int32_t *payload = r.logprobs + ((int64_t)slot * r.tokens + index % r.tokens) * r.words;
         job.given = n_ids > 0 ? r.token_ids + (int64_t)slot * GIVEN_MAX : nullptr;
         job.n = n_ids > 0 ? min(n_ids, (int32_t)GIVEN_MAX) : r.alternatives;
         job.step = 2;
@@ -103,7 +134,6 @@ struct completion_rows {
         job.entropy = nullptr;
         job.rank = job.verdict = nullptr;
         job.keep_on_failure = true;
-        return true;
     }
 };
 
@@ -165,13 +195,12 @@ __device__ int32_t rank_of(const row_of<T> &row, const mass_rule &rule, double l
     return 1 + block_count_ge(row, cut, scratch.block);
 }
 
-/* Wide enough that whatever reports the same as the bound is gathered too. */
+/* Wide enough that whatever reports the same as the bound is gathered too: |logprob| is at most the
+ * distance from the maximum and ln of the vocabulary, and this is two of its last places. */
 struct report_margin {
-    const mass_rule &rule;
-    double lse;
+    float max;
     __device__ __forceinline__ float operator()(float bound) const {
-        const float logprob = report_of(rule, bound, lse);
-        return logprob == -INFINITY ? bound : bound - (fabsf(logprob) * 0x1p-21f + 1e-6f);
+        return bound - (((max - bound) + 16.0f) * 0x1p-21f + 1e-6f);
     }
 };
 
@@ -191,7 +220,7 @@ __device__ void rank_slowly(const row_of<T> &row, const mass_rule &rule, double 
         best = block_max(best, scratch.block);
         if (threadIdx.x == 0) {
             const bool there = k < row.n;
-            put_alternative(job, k, there ? (int32_t)~(uint32_t)best : -1,
+            put_alternative(job, k, there ? (int32_t) ~(uint32_t)best : -1,
                             there ? key_value((uint32_t)(best >> 32)) : NAN);
         }
         last = best;
@@ -202,9 +231,8 @@ template <class T>
 __device__ void put_best(const row_of<T> &row, const mass_rule &rule, double lse,
                          const report_job &job, finish_scratch &scratch) {
     const int k = min(job.n, row.n);
-    const report_margin margin = {rule, lse};
-    float bound = -INFINITY;
-    const int n = rule.shifted ? -1 : gather(row, k, &bound, margin, scratch);
+    const report_margin margin = {rule.max};
+    const int n = rule.shifted ? -1 : gather(row, k, -INFINITY, margin, scratch);
     if (n < 0) {
         rank_slowly(row, rule, lse, job, scratch);
         return;
@@ -221,7 +249,7 @@ __device__ void put_best(const row_of<T> &row, const mass_rule &rule, double lse
         for (int j = 0; j < n; j++)
             place += scratch.keys[j] > mine;
         if (place < k) {
-            put_alternative(job, place, (int32_t)~(uint32_t)mine,
+            put_alternative(job, place, (int32_t) ~(uint32_t)mine,
                             key_value((uint32_t)(mine >> 32)));
         }
     }
@@ -286,7 +314,7 @@ __device__ float entropy_of(const row_of<T> &row, const mass_rule &rule, u64 mas
 template <class T>
 __device__ void finish_report(const row_of<T> &row, const report_job &job, float x,
                               finish_scratch &scratch) {
-    const float max = block_row_max(row, scratch.block);
+    const float max = load_segments(row, scratch);
     if (!is_sound(max)) {
         put_failure(job);
         return;
@@ -294,7 +322,7 @@ __device__ void finish_report(const row_of<T> &row, const report_job &job, float
     const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
     const u64 mass = rule.shifted
                          ? block_mass_ge(row, rule, -INFINITY, (u64 *)nullptr, scratch.block)
-                         : block_stored_mass(row, rule, false, scratch.block);
+                         : loaded_mass(row, rule, scratch);
     const double lse = lse_of(rule, mass);
     if (job.given) {
         for (int i = threadIdx.x; i < job.n; i += blockDim.x) {
@@ -324,25 +352,35 @@ template <class T, int per_warp, class Rows>
 __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     report_kernel(Rows rows, workspace_memory workspace, int parts) {
     __shared__ finish_scratch scratch;
-    const int64_t index = blockIdx.x / parts;
+    const int64_t base = blockIdx.x / parts;
     const int part = (int)(blockIdx.x % parts);
-    report_job job;
-    if (!rows.open(index, job)) return;
-    if (job.token >= job.vocab) job.token = -1;
-    const row_memory memory = memory_of(workspace, index);
-    const row_of<T> row = open_row<T>(job.x, job.vocab, memory);
-    const float x = job.token >= 0 ? row.value(job.token) : NAN;
-    stream_plan plan = {};
-    plan.scale = ALEA_LOG2E_F;
-    plan.moment = job.entropy != nullptr;
-    plan.lanes = job.n > 0 && !job.given;
-    plan.count = job.rank != nullptr && job.token >= 0;
-    plan.above = x;
-    plan.surely = x + apart;
-    stream_part<T, per_warp>(row, plan, part);
-    if (!is_last_block(memory.state, parts)) return;
-    finish_report(row, job, x, scratch);
-    clear_counters(memory.state);
+    if (!rows.asked(base)) return;
+    for (int column = 0; column < rows.columns(); column++) {
+        const int64_t index = base * rows.columns() + column;
+        report_input in;
+        if (!rows.open(index, in)) continue;
+        const row_memory memory = memory_of(workspace, index);
+        const row_of<T> row = open_row<T>(in.x, in.vocab, memory);
+        float x = NAN;
+        stream_part<T, per_warp>(row, part, [&] {
+            if (in.token >= in.vocab) in.token = -1;
+            if (in.token >= 0) x = row.value(in.token);
+            stream_plan plan = {};
+            plan.scale = ALEA_LOG2E_F;
+            plan.moment = rows.wants.entropy;
+            plan.lanes = rows.wants.best;
+            plan.count = rows.wants.rank && in.token >= 0;
+            plan.above = x;
+            plan.surely = x + apart;
+            return plan;
+        });
+        if (!is_last_block(memory.state, parts)) continue;
+        report_job job;
+        rows.open_outputs(index, job);
+        job.token = in.token;
+        finish_report(row, job, x, scratch);
+        clear_counters(memory.state);
+    }
 }
 
 template <class T, class Rows>
@@ -351,17 +389,33 @@ static int launch_report(const Rows &rows, int64_t n_rows, int32_t vocab,
     const stream_shape shape = stream_shape_of<T>(n_rows, vocab);
     const unsigned blocks = (unsigned)(n_rows * shape.parts);
     if (shape.per_warp == 2) {
-        report_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1><<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
+        report_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
+            <<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
     } else {
         report_kernel<T, 1><<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
     }
     return (int)cudaGetLastError();
 }
 
+static tensor_rows rows_of(const alea_cuda_call &call) {
+    tensor_rows rows = {};
+    const alea_cuda_view *v = call.views;
+    for (int i = 0; i < tensor_rows::N; i++)
+        rows.v[i] = column_of(v[i]);
+    const alea_cuda_view &named =
+        v[v[tensor_rows::IDS].data ? tensor_rows::IDS : tensor_rows::ID_LOGPROBS];
+    rows.n = named.data ? (int32_t)named.size[1] : 0;
+    rows.vocab = call.vocab;
+    rows.wants.best = rows.n > 0 && !v[tensor_rows::GIVEN].data;
+    rows.wants.rank = v[tensor_rows::RANKS].data != nullptr;
+    rows.wants.entropy = v[tensor_rows::ENTROPY].data != nullptr;
+    return rows;
+}
+
 template <class T>
 static int run_reports(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                        cudaStream_t stream) {
-    tensor_rows rows = {call, 0};
+    tensor_rows rows = rows_of(call);
     for (; rows.first < call.rows; rows.first += workspace.rows) {
         const int64_t n = std::min(call.rows - rows.first, workspace.rows);
         const int error = launch_report<T>(rows, n, call.vocab, workspace.memory, stream);
@@ -379,11 +433,10 @@ int cuda_run_logprobs(const alea_cuda_call &call, const alea_cuda_workspace &wor
 
 int cuda_reduce(const alea_cuda_reduction &r, const alea_cuda_workspace &workspace,
                 cudaStream_t stream) {
-    const int64_t n = (int64_t)r.lanes * r.tokens;
-    if (n == 0) return 0;
-    if (n > workspace.rows) return (int)cudaErrorInvalidValue;
+    if (r.lanes == 0) return 0;
+    if ((int64_t)r.lanes * r.tokens > workspace.rows) return (int)cudaErrorInvalidValue;
     return by_dtype(r.dtype, [&](auto dtype) {
-        return launch_report<decltype(dtype)>(completion_rows{r}, n, r.vocab, workspace.memory,
-                                              stream);
+        return launch_report<decltype(dtype)>(completion_rows{r, {true, false, false}}, r.lanes,
+                                              r.vocab, workspace.memory, stream);
     });
 }

@@ -10,7 +10,7 @@
 enum { MASKED, LOGITS, FIRST, SECOND }; /* arguments */
 
 constexpr int settle_threads = 1024;
-constexpr int nucleus_lanes = 64; /* lanes to look for a nucleus in, before the whole row */
+constexpr int nucleus_lanes = 128; /* lanes to look for a nucleus in, before the whole row */
 constexpr int quick_k_max = 512;
 
 /* What a row asks for. */
@@ -23,32 +23,27 @@ struct mask_ask {
 };
 
 struct mask_call {
-    alea_cuda_call call;
-    int64_t first;
-    int32_t kind;
+    row_column masked, x, first_parameter, second_parameter;
+    int64_t rows, first;
+    int32_t vocab, kind;
 
     __device__ __forceinline__ const char *logits(int64_t row) const {
-        return call.views[LOGITS].data + row * call.views[LOGITS].step[0];
-    }
-    __device__ __forceinline__ float f32_at(int which, int64_t row) const {
-        const alea_cuda_view &v = call.views[which];
-        return *(const float *)(v.data + row * v.step[0]);
+        return x.at<const char>(row);
     }
     __device__ mask_ask ask(int64_t row) const {
         mask_ask a = {};
         if (kind == ALEA_CUDA_TOPK_MASK || kind == ALEA_CUDA_TOPK_TOPP_MASK) {
-            const alea_cuda_view &v = call.views[FIRST];
-            const int32_t k = max(*(const int32_t *)(v.data + row * v.step[0]), 1);
-            a.whole = k >= call.vocab;
+            const int32_t k = max(first_parameter.get<int32_t>(row, 1), 1);
+            a.whole = k >= vocab;
             a.k = a.whole ? 0 : k;
         }
         if (kind == ALEA_CUDA_TOPP_MASK || kind == ALEA_CUDA_TOPK_TOPP_MASK) {
             a.nucleus = true;
-            a.p = f32_at(kind == ALEA_CUDA_TOPP_MASK ? FIRST : SECOND, row);
+            a.p = (kind == ALEA_CUDA_TOPP_MASK ? first_parameter : second_parameter).get(row, 1.0f);
         }
         if (kind == ALEA_CUDA_MINP_MASK) {
             a.minimum = true;
-            a.min_p = f32_at(FIRST, row);
+            a.min_p = first_parameter.get(row, 0.0f);
         }
         return a;
     }
@@ -86,26 +81,29 @@ __device__ bool settle_quickly(const row_of<T> &row, const mask_ask &ask, float 
                                finish_scratch &scratch) {
     row_state *state = row.memory.state;
     if (max != max || ask.k > quick_k_max) return false;
-    float bound = -INFINITY;
-    const int n = gather(row, ask.k > 0 ? ask.k : nucleus_lanes, &bound, no_margin(), scratch);
-    if (n < 0 || (ask.k > 0 && n < ask.k)) return false;
-    float cut = ask.k > 0 ? candidate_kth(n, ask.k, scratch) + 0.0f : -INFINITY;
-    if (ask.nucleus && is_sound(max)) {
-        const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
-        if (rule.shifted) return false;
-        sort_candidates(row, rule, n, scratch);
-        const u64 all = ask.k > 0 ? candidate_mass(scratch.sorted, n, cut, nullptr)
-                                  : block_stored_mass(row, rule, false, scratch.block);
-        const u64 target = share_of(share_or_one(ask.p), all);
-        if (!(ask.p > 0) || target == 0) {
-            settle(state, NAN, false);
-            return true;
-        }
-        if (candidate_mass(scratch.sorted, n, -INFINITY, nullptr) < target) return false;
-        const float nucleus = candidate_cut(n, target, 0, nullptr, scratch);
-        cut = nucleus < cut ? cut : nucleus;
+    const bool nucleus = ask.nucleus && is_sound(max);
+    const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
+    if (nucleus && rule.shifted) return false;
+    u64 all = nucleus && ask.k == 0 ? loaded_mass(row, rule, scratch) : 0;
+    const int n = gather(row, ask.k > 0 ? ask.k : nucleus_lanes, -INFINITY, no_margin(), scratch);
+    if (n < 0) return false;
+    if (!nucleus) {
+        settle(state, block_kth_of_few(scratch.x, n, ask.k, scratch) + 0.0f, false);
+        return true;
     }
-    settle(state, cut, false);
+    rank_candidates(row, rule, n, nullptr, 0, scratch);
+    float cut = -INFINITY;
+    if (ask.k > 0) {
+        cut = scratch.x[ask.k - 1] + 0.0f;
+        all = ranked_mass_ge(n, cut, scratch);
+    }
+    const u64 target = share_of(share_or_one(ask.p), all);
+    float least = NAN;
+    if (ask.p > 0 && target > 0) {
+        if (!ranked_cut(n, target, &least, scratch)) return false;
+        least = least < cut ? cut : least;
+    }
+    settle(state, least, false);
     return true;
 }
 
@@ -115,14 +113,17 @@ __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     __shared__ finish_scratch scratch;
     const int64_t index = blockIdx.x / parts, at = c.first + index;
     const row_memory memory = memory_of(workspace, index);
-    const row_of<T> row = open_row<T>(c.logits(at), c.call.vocab, memory);
-    const mask_ask ask = c.ask(at);
-    stream_plan plan = {};
-    plan.scale = ask.nucleus && ask.k == 0 ? ALEA_LOG2E_F : 0.0f;
-    plan.lanes = !ask.minimum;
-    stream_part<T, per_warp>(row, plan, (int)(blockIdx.x % parts));
+    const row_of<T> row = open_row<T>(c.logits(at), c.vocab, memory);
+    mask_ask ask;
+    stream_part<T, per_warp>(row, (int)(blockIdx.x % parts), [&] {
+        ask = c.ask(at);
+        stream_plan plan = {};
+        plan.scale = ask.nucleus && ask.k == 0 ? ALEA_LOG2E_F : 0.0f;
+        plan.lanes = !ask.minimum;
+        return plan;
+    });
     if (!is_last_block(memory.state, parts)) return;
-    const float max = block_row_max(row, scratch.block);
+    const float max = load_segments(row, scratch);
     if (!settle_by_max(memory.state, ask, max) && !settle_quickly(row, ask, max, scratch)) {
         if (threadIdx.x == 0) __stcg(&memory.state->unsettled, 1);
     }
@@ -130,8 +131,7 @@ __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
 }
 
 /* Segment maxima as if NaN were -inf; returns how many there are. */
-template <class T>
-__device__ int32_t drop_nans(const row_of<T> &row, block_scratch &scratch) {
+template <class T> __device__ int32_t drop_nans(const row_of<T> &row, block_scratch &scratch) {
     u64 n_nan = 0;
     for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
         float most = -INFINITY;
@@ -157,7 +157,7 @@ __global__ void __launch_bounds__(settle_threads, 1)
     const row_memory memory = memory_of(workspace, blockIdx.x);
     if (!__ldcg(&memory.state->unsettled)) return;
     const int64_t at = c.first + blockIdx.x;
-    const row_of<T> row = open_row<T>(c.logits(at), c.call.vocab, memory);
+    const row_of<T> row = open_row<T>(c.logits(at), c.vocab, memory);
     const mask_ask ask = c.ask(at);
     float max = block_row_max(row, scratch.block);
     float cut = -INFINITY;
@@ -177,7 +177,9 @@ __global__ void __launch_bounds__(settle_threads, 1)
     }
     if (ask.nucleus && is_sound(max)) {
         const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
-        const u64 all = block_mass_ge(row, rule, cut, (u64 *)nullptr, scratch.block);
+        const u64 all = ask.k == 0 && !rule.shifted
+                            ? block_stored_mass(row, rule, false, scratch.block)
+                            : block_mass_ge(row, rule, cut, (u64 *)nullptr, scratch.block);
         const u64 target = share_of(share_or_one(ask.p), all);
         if (!(ask.p > 0) || target == 0) {
             settle(memory.state, NAN, false);
@@ -192,8 +194,8 @@ __global__ void __launch_bounds__(settle_threads, 1)
 /* ---- the masking ------------------------------------------------------------------------- */
 
 template <class T> __device__ __forceinline__ uint32_t masked_pair(uint32_t pair, float cut) {
-    const uint32_t low = T::widen((typename T::word)(pair & 0xffffu)) >= cut ? pair & 0xffffu
-                                                                            : (uint32_t)T::dropped;
+    const uint32_t low =
+        T::widen((typename T::word)(pair & 0xffffu)) >= cut ? pair & 0xffffu : (uint32_t)T::dropped;
     const uint32_t high =
         T::widen((typename T::word)(pair >> 16)) >= cut ? pair >> 16 : (uint32_t)T::dropped;
     return low | high << 16;
@@ -220,13 +222,12 @@ __global__ void __launch_bounds__(mask_threads)
     typedef typename T::word word;
     const int64_t index = blockIdx.x / parts, at = c.first + index;
     const row_state *state = memory_of(workspace, index).state;
-    const alea_cuda_view &out = c.call.views[MASKED];
     const word *from = (const word *)c.logits(at);
-    word *to = (word *)(out.data + at * out.step[0]);
+    word *to = c.masked.at<word>(at);
     const float cut = __ldcg(&state->cut);
     const bool whole = __ldcg(&state->whole) != 0;
     if (whole && from == to) return;
-    const int n = c.call.vocab;
+    const int n = c.vocab;
     constexpr int each = mask_threads * mask_vectors * T::per_vector;
     const int first = (int)(blockIdx.x % parts) * each;
     if ((((uintptr_t)from | (uintptr_t)to) & 15) == 0) {
@@ -256,9 +257,9 @@ __global__ void __launch_bounds__(mask_threads)
 
 template <class T>
 static int run_masks(mask_call c, const alea_cuda_workspace &workspace, cudaStream_t stream) {
-    for (; c.first < c.call.rows; c.first += workspace.rows) {
-        const int64_t n = std::min(c.call.rows - c.first, workspace.rows);
-        const stream_shape shape = stream_shape_of<T>(n, c.call.vocab);
+    for (; c.first < c.rows; c.first += workspace.rows) {
+        const int64_t n = std::min(c.rows - c.first, workspace.rows);
+        const stream_shape shape = stream_shape_of<T>(n, c.vocab);
         const unsigned blocks = (unsigned)(n * shape.parts);
         if (shape.per_warp == 2) {
             mask_stream_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
@@ -268,11 +269,10 @@ static int run_masks(mask_call c, const alea_cuda_workspace &workspace, cudaStre
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         }
         if (c.kind != ALEA_CUDA_MINP_MASK) {
-            mask_settle_kernel<T>
-                <<<(unsigned)n, settle_threads, 0, stream>>>(c, workspace.memory);
+            mask_settle_kernel<T><<<(unsigned)n, settle_threads, 0, stream>>>(c, workspace.memory);
         }
         constexpr int each = mask_threads * mask_vectors * T::per_vector;
-        const int parts = (c.call.vocab + each - 1) / each;
+        const int parts = (c.vocab + each - 1) / each;
         mask_write_kernel<T>
             <<<(unsigned)(n * parts), mask_threads, 0, stream>>>(c, workspace.memory, parts);
         const int error = (int)cudaGetLastError();
@@ -284,6 +284,14 @@ static int run_masks(mask_call c, const alea_cuda_workspace &workspace, cudaStre
 int cuda_run_mask(int32_t kind, const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                   cudaStream_t stream) {
     return by_dtype(call.dtype, [&](auto dtype) {
-        return run_masks<decltype(dtype)>(mask_call{call, 0, kind}, workspace, stream);
+        const mask_call c = {column_of(call.views[MASKED]),
+                             column_of(call.views[LOGITS]),
+                             column_of(call.views[FIRST]),
+                             column_of(call.views[SECOND]),
+                             call.rows,
+                             0,
+                             call.vocab,
+                             kind};
+        return run_masks<decltype(dtype)>(c, workspace, stream);
     });
 }

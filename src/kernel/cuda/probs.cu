@@ -88,85 +88,131 @@ struct prob_draw {
         *d = exponent - alea__prob_exponent(most);
         return *d <= deepest_shift;
     }
-    __device__ __forceinline__ u64 sum(int s) const { return row.target.segment_mass(s); }
-    __device__ __forceinline__ u64 align(u64 sum, int32_t d) const { return sum >> d; }
-    __device__ __forceinline__ int32_t n_segments() const { return row.target.n_segments; }
-    __device__ __forceinline__ int32_t n() const { return row.target.n; }
+    __device__ __forceinline__ u64 sum(int s) const {
+        return row.target.segment_mass(s);
+    }
+    __device__ __forceinline__ u64 align(u64 sum, int32_t d) const {
+        return sum >> d;
+    }
+    __device__ __forceinline__ int32_t n_segments() const {
+        return row.target.n_segments;
+    }
+    __device__ __forceinline__ int32_t n() const {
+        return row.target.n;
+    }
     __device__ __forceinline__ u64 weight(int i, int32_t d) const {
         return alea__prob_weight(row.value(i), exponent - d);
     }
 };
 
-/* The entry that `bits` draw from a row whose segments are weighed; -1: nothing weighs anything.
- * By the block; every thread returns it. */
-__device__ inline int32_t block_pick(const prob_row &row, uint32_t bits, block_scratch &scratch) {
-    __shared__ int32_t token;
-    const float most = block_row_max(row.target, scratch);
-    if (!(most > 0.0f)) return -1;
-    const prob_draw draw = {row, alea__prob_exponent(most)};
+constexpr int held_max = 1024; /* segments whose maxima and masses are held for the draw */
+
+struct pick_scratch {
+    block_scratch block;
+    float most[held_max];
+    u64 mass[held_max];
+    int32_t token;
+};
+
+/* prob_draw from shared memory, which holds all segments. */
+struct held_prob_draw : prob_draw {
+    const pick_scratch &held;
+    __device__ __forceinline__ bool depth(int s, int32_t *d) const {
+        if (!(held.most[s] > 0.0f)) return false;
+        *d = exponent - alea__prob_exponent(held.most[s]);
+        return *d <= deepest_shift;
+    }
+    __device__ __forceinline__ u64 sum(int s) const {
+        return held.mass[s];
+    }
+};
+
+template <class Draw>
+__device__ __forceinline__ int32_t block_draw(const Draw &draw, uint32_t bits,
+                                              pick_scratch &scratch) {
     u64 mass = 0;
     for (int s = threadIdx.x; s < draw.n_segments(); s += blockDim.x) {
         int32_t d;
         if (draw.depth(s, &d)) mass += draw.align(draw.sum(s), d);
     }
-    mass = block_sum(mass, scratch);
+    mass = block_sum(mass, scratch.block);
     if (threadIdx.x < warp_lanes) {
         const int32_t drawn = warp_draw(draw, bits, mass);
-        if (threadIdx.x == 0) token = drawn;
+        if (threadIdx.x == 0) scratch.token = drawn;
     }
     __syncthreads();
-    return token;
+    return scratch.token;
+}
+
+/* The entry that `bits` draw from a row whose segments are weighed; -1: nothing weighs anything.
+ * By the block; every thread returns it. */
+__device__ inline int32_t block_pick(const prob_row &row, uint32_t bits, pick_scratch &scratch) {
+    u64 most = 0;
+    for (int s = threadIdx.x; s < row.target.n_segments; s += blockDim.x) {
+        const uint4 y = __ldcg(row.target.memory.segments + s);
+        most = max(most, (u64)y.x); /* positive floats are in the order of their bits */
+        if (s >= held_max) continue;
+        scratch.most[s] = __uint_as_float(y.x);
+        scratch.mass[s] = (u64)y.w << 32 | y.z;
+    }
+    const float largest = __uint_as_float((uint32_t)block_max(most, scratch.block));
+    if (!(largest > 0.0f)) return -1;
+    const prob_draw draw = {row, alea__prob_exponent(largest)};
+    if (row.target.n_segments > held_max) return block_draw(draw, bits, scratch);
+    return block_draw(held_prob_draw{draw, scratch}, bits, scratch);
 }
 
 /* ---- alea_sample_probs ------------------------------------------------------------------- */
 
+struct sample_call {
+    row_column tokens, probs;
+    draw_source draws;
+    int32_t vocab;
+};
+
 __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
-    sample_probs_kernel(alea_cuda_call call, int64_t first, workspace_memory workspace, int parts) {
-    enum { TOKENS, PROBS, SEED };
-    __shared__ block_scratch scratch;
+    sample_probs_kernel(sample_call c, int64_t first, workspace_memory workspace, int parts) {
+    __shared__ pick_scratch scratch;
     const int64_t index = blockIdx.x / parts, at = first + index;
     const row_memory memory = memory_of(workspace, index);
-    const alea_cuda_view &probs = call.views[PROBS];
-    const prob_row row =
-        open_probs((const float *)(probs.data + at * probs.step[0]), nullptr, call.vocab, memory);
+    const prob_row row = open_probs(c.probs.at<const float>(at), nullptr, c.vocab, memory);
     const int s = (int)(blockIdx.x % parts) * stream_warps + (int)(threadIdx.x >> 5);
     if (s < row.target.n_segments) weigh_probs(row, s);
     if (!is_last_block(memory.state, parts)) return;
-    const int32_t token = block_pick(row, draw_bits_of(call, SEED, at, 0), scratch);
-    if (threadIdx.x == 0) {
-        const alea_cuda_view &tokens = call.views[TOKENS];
-        *(int32_t *)(tokens.data + at * tokens.step[0]) = token < 0 ? 0 : token;
-    }
+    const int32_t token = block_pick(row, c.draws.bits(at, 0), scratch);
+    if (threadIdx.x == 0) c.tokens.put(at, token < 0 ? 0 : token);
     clear_counters(memory.state);
 }
 
 /* ---- alea_chain_sample ------------------------------------------------------------------- */
 
 struct chain_call {
-    enum { TOKENS, ACCEPTED, DRAFT_PROBS, DRAFT_TOKENS, TARGET_PROBS, SEED };
-    alea_cuda_call call;
-    int32_t n_drafts;
+    row_column tokens, accepted, draft_probs, draft_tokens, target_probs;
+    int64_t token_step, draft_step, draft_token_step, target_step; /* from draft to draft */
+    draw_source draws;
+    int32_t n_drafts, vocab;
 
-    __device__ __forceinline__ const float *probs(int which, int64_t row, int64_t i) const {
-        const alea_cuda_view &v = call.views[which];
-        return (const float *)(v.data + row * v.step[0] + i * v.step[1]);
+    __device__ __forceinline__ const float *draft_row(int64_t row, int64_t i) const {
+        return (const float *)(draft_probs.at<const char>(row) + i * draft_step);
+    }
+    __device__ __forceinline__ const float *target_row(int64_t row, int64_t i) const {
+        return (const float *)(target_probs.at<const char>(row) + i * target_step);
     }
     __device__ __forceinline__ int32_t draft(int64_t row, int64_t i) const {
-        const alea_cuda_view &v = call.views[DRAFT_TOKENS];
-        return *(const int32_t *)(v.data + row * v.step[0] + i * v.step[1]);
+        return *(const int32_t *)(draft_tokens.at<const char>(row) + i * draft_token_step);
     }
 
     /* Whether draft i stands; a token that is none does not. */
     __device__ bool stands(int64_t row, int i) const {
         const int32_t token = draft(row, i);
-        if (token < 0 || token >= call.vocab) return false;
-        const float u = (float)draw_bits_of(call, SEED, row, (uint32_t)i) * 0x1p-24f;
-        return u * __ldg(probs(DRAFT_PROBS, row, i) + token) <
-               __ldg(probs(TARGET_PROBS, row, i) + token);
+        if (token < 0 || token >= vocab) return false;
+        const float draft = __ldg(draft_row(row, i) + token);
+        const float target = __ldg(target_row(row, i) + token);
+        return (float)draws.bits(row, (uint32_t)i) * 0x1p-24f * draft < target;
     }
 
     /* How many drafts stand; each warp finds out for itself. */
-    __device__ int accepted(int64_t row) const {
+    __device__ int prefix(int64_t row) const {
         for (int base = 0; base < n_drafts; base += warp_lanes) {
             const int i = base + (int)(threadIdx.x & 31);
             const unsigned falls = __ballot_sync(whole_warp, i < n_drafts && !stands(row, i));
@@ -178,34 +224,31 @@ struct chain_call {
 
 __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     chain_kernel(chain_call c, int64_t first, workspace_memory workspace, int parts) {
-    __shared__ block_scratch scratch;
+    __shared__ pick_scratch scratch;
     const int64_t index = blockIdx.x / parts, at = first + index;
     const row_memory memory = memory_of(workspace, index);
-    const int accepted = c.accepted(at);
-    const float *target = c.probs(chain_call::TARGET_PROBS, at, accepted);
-    const float *draft =
-        accepted < c.n_drafts ? c.probs(chain_call::DRAFT_PROBS, at, accepted) : nullptr;
-    const prob_row row = open_probs(target, draft, c.call.vocab, memory);
+    const int accepted = c.prefix(at);
+    const float *target = c.target_row(at, accepted);
+    const float *draft = accepted < c.n_drafts ? c.draft_row(at, accepted) : nullptr;
+    const prob_row row = open_probs(target, draft, c.vocab, memory);
     const int s = (int)(blockIdx.x % parts) * stream_warps + (int)(threadIdx.x >> 5);
     if (s < row.target.n_segments) weigh_probs(row, s);
     if (!is_last_block(memory.state, parts)) return;
 
-    const uint32_t bits = draw_bits_of(c.call, chain_call::SEED, at, (uint32_t)c.n_drafts);
+    const uint32_t bits = c.draws.bits(at, (uint32_t)c.n_drafts);
     int32_t token = block_pick(row, bits, scratch);
     if (token < 0 && draft) { /* a residual without mass */
-        const prob_row whole = open_probs(target, nullptr, c.call.vocab, memory);
+        const prob_row whole = open_probs(target, nullptr, c.vocab, memory);
         for (int i = threadIdx.x >> 5; i < whole.target.n_segments; i += stream_warps)
             weigh_probs(whole, i);
         __syncthreads();
         token = block_pick(whole, bits, scratch);
     }
-    const alea_cuda_view &tokens = c.call.views[chain_call::TOKENS];
-    const alea_cuda_view &counts = c.call.views[chain_call::ACCEPTED];
     for (int i = threadIdx.x; i <= c.n_drafts; i += blockDim.x) {
         const int32_t id = i < accepted ? c.draft(at, i) : i > accepted ? -1 : max(token, 0);
-        *(int32_t *)(tokens.data + at * tokens.step[0] + i * tokens.step[1]) = id;
+        *(int32_t *)(c.tokens.at<char>(at) + i * c.token_step) = id;
     }
-    if (threadIdx.x == 0) *(int32_t *)(counts.data + at * counts.step[0]) = accepted;
+    if (threadIdx.x == 0) c.accepted.put(at, accepted);
     clear_counters(memory.state);
 }
 
@@ -218,11 +261,14 @@ static int parts_of(int32_t vocab) {
 
 int cuda_run_sample_probs(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                           cudaStream_t stream) {
+    enum { TOKENS, PROBS, SEED };
     const int parts = parts_of(call.vocab);
+    const sample_call c = {column_of(call.views[TOKENS]), column_of(call.views[PROBS]),
+                           draw_source_of(call, SEED), call.vocab};
     for (int64_t first = 0; first < call.rows; first += workspace.rows) {
         const int64_t n = std::min(call.rows - first, workspace.rows);
         sample_probs_kernel<<<(unsigned)(n * parts), stream_threads, 0, stream>>>(
-            call, first, workspace.memory, parts);
+            c, first, workspace.memory, parts);
         const int error = (int)cudaGetLastError();
         if (error) return error;
     }
@@ -231,12 +277,26 @@ int cuda_run_sample_probs(const alea_cuda_call &call, const alea_cuda_workspace 
 
 int cuda_run_chain(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                    cudaStream_t stream) {
+    enum { TOKENS, ACCEPTED, DRAFT_PROBS, DRAFT_TOKENS, TARGET_PROBS, SEED };
+    const alea_cuda_view *v = call.views;
     const int parts = parts_of(call.vocab);
-    const chain_call chain = {call, (int32_t)call.views[chain_call::DRAFT_TOKENS].size[1]};
+    chain_call c;
+    c.tokens = column_of(v[TOKENS]);
+    c.accepted = column_of(v[ACCEPTED]);
+    c.draft_probs = column_of(v[DRAFT_PROBS]);
+    c.draft_tokens = column_of(v[DRAFT_TOKENS]);
+    c.target_probs = column_of(v[TARGET_PROBS]);
+    c.token_step = v[TOKENS].step[1];
+    c.draft_step = v[DRAFT_PROBS].step[1];
+    c.draft_token_step = v[DRAFT_TOKENS].step[1];
+    c.target_step = v[TARGET_PROBS].step[1];
+    c.draws = draw_source_of(call, SEED);
+    c.n_drafts = (int32_t)v[DRAFT_TOKENS].size[1];
+    c.vocab = call.vocab;
     for (int64_t first = 0; first < call.rows; first += workspace.rows) {
         const int64_t n = std::min(call.rows - first, workspace.rows);
-        chain_kernel<<<(unsigned)(n * parts), stream_threads, 0, stream>>>(
-            chain, first, workspace.memory, parts);
+        chain_kernel<<<(unsigned)(n * parts), stream_threads, 0, stream>>>(c, first,
+                                                                           workspace.memory, parts);
         const int error = (int)cudaGetLastError();
         if (error) return error;
     }

@@ -8,8 +8,9 @@
 #include "kernel/cuda/block.cuh"
 #include "kernel/cuda/launch.cuh"
 
-constexpr int select_threads = 1024;
-constexpr int held_max = 6144; /* collected entries; 48 KB, so that two blocks share a processor */
+constexpr int select_threads = 512;
+constexpr int held_max =
+    6144; /* collected entries; 48 KB, so that three blocks share a processor */
 constexpr int sample_size = 2048;
 constexpr int sample_run = 8; /* neighbours: one sector of memory */
 constexpr int digits = 256;
@@ -192,8 +193,7 @@ __device__ inline int collect_held(const select_window &w, uint32_t bound, held_
 __device__ inline void put_held(const select_window &w, const held_entries &held, int n,
                                 select_scratch &scratch) {
     int above;
-    const uint32_t cut =
-        block_kth_key([&](int i) { return held.key[i]; }, n, w.k, &above, scratch);
+    const uint32_t cut = block_kth_key([&](int i) { return held.key[i]; }, n, w.k, &above, scratch);
     __syncthreads();
     if (threadIdx.x == 0) scratch.used = 0;
     __syncthreads();
@@ -218,8 +218,8 @@ __device__ inline void put_held(const select_window &w, const held_entries &held
 /* The k best with every look at the window itself; positions of equals in order. */
 __device__ inline void put_from_window(const select_window &w, select_scratch &scratch) {
     int above;
-    const uint32_t cut = block_kth_key([&](int i) { return select_key(w.score(i)); }, w.n, w.k,
-                                       &above, scratch);
+    const uint32_t cut =
+        block_kth_key([&](int i) { return select_key(w.score(i)); }, w.n, w.k, &above, scratch);
     __syncthreads();
     if (threadIdx.x == 0) scratch.used = 0;
     __syncthreads();
@@ -243,8 +243,7 @@ __device__ inline void put_from_window(const select_window &w, select_scratch &s
     }
 }
 
-__global__ void __launch_bounds__(select_threads, 2)
-    select_kernel(alea_cuda_call call) {
+__global__ void __launch_bounds__(select_threads, 3) select_kernel(alea_cuda_call call) {
     enum { INDICES, SCORES, STARTS, ENDS };
     extern __shared__ __align__(16) char dynamic[];
     __shared__ select_scratch scratch;

@@ -15,96 +15,13 @@ constexpr int blocks_per_sm = 4; /* 64 registers a thread */
 
 /* What is asked of a row's segments. */
 struct stream_plan {
-    float scale;   /* of the mass; 0: none */
-    float second;  /* of another mass, into extra; 0: none */
-    bool moment;   /* the moment of the entropy, into extra, under `scale` */
-    bool lanes;    /* store the lanes' maxima */
-    bool count;    /* count what is above */
-    float above;   /* the value to count above */
-    float surely;  /* above this the report is surely greater too */
-};
-
-template <class T> struct segment_values {
-    static constexpr int vectors = ALEA_SEGMENT / warp_lanes / T::per_vector;
-    uint4 v[vectors];
-
-    __device__ __forceinline__ void load(const row_of<T> &row, int s, int lane) {
-        const int first = s * ALEA_SEGMENT + lane * T::per_vector;
-        if (row.aligned && (s + 1) * ALEA_SEGMENT <= row.n) {
-#pragma unroll
-            for (int i = 0; i < vectors; i++)
-                v[i] = load_once(row.x + first + i * warp_lanes * T::per_vector);
-        } else {
-#pragma unroll
-            for (int i = 0; i < vectors; i++)
-                v[i] = row.vector(first + i * warp_lanes * T::per_vector);
-        }
-    }
-
-    __device__ __forceinline__ float most() const {
-        float most = T::most(v[0]);
-#pragma unroll
-        for (int i = 1; i < vectors; i++)
-            most = max_or_nan(most, T::most(v[i]));
-        return most + 0.0f; /* -0 becomes +0: which zero wins is never seen */
-    }
-
-    /* Sum of the weights; a finite floor lets values be clamped instead of tested. */
-    __device__ __forceinline__ u64 mass(float scale, int32_t exponent) const {
-        const float magic = ALEA_EXP2_MAGIC - (float)exponent;
-        const float floor = alea__weight_floor(scale, exponent);
-        u64 sum = 0;
-        if (floor >= -FLT_MAX) {
-#pragma unroll
-            for (int i = 0; i < vectors; i++) {
-                const uint4 y = T::clamp(v[i], floor);
-                uint32_t part = 0;
-#pragma unroll
-                for (int e = 0; e < T::per_vector; e++) {
-                    part += weigh(clamped(T::get(y, e), floor), scale, magic);
-                    if (e % ALEA_WEIGHTS_PER_U32 == ALEA_WEIGHTS_PER_U32 - 1) {
-                        sum += part;
-                        part = 0;
-                    }
-                }
-            }
-        } else {
-#pragma unroll
-            for (int i = 0; i < vectors; i++) {
-#pragma unroll
-                for (int e = 0; e < T::per_vector; e++)
-                    sum += weigh_above(T::get(v[i], e), scale, magic, floor);
-            }
-        }
-        return warp_sum(sum);
-    }
-
-    /* T::clamp leaves float16 alone. */
-    static __device__ __forceinline__ float clamped(float x, float floor) {
-        return sizeof(typename T::word) == 2 && T::dropped == 0xfc00 ? fmaxf(x, floor) : x;
-    }
-
-    /* Sum of W * q, see segment_entropy in kernel_list.h. */
-    __device__ __forceinline__ int64_t moment(float scale, int32_t exponent) const {
-        const float magic = ALEA_EXP2_MAGIC - (float)exponent;
-        const float floor = alea__weight_floor(scale, exponent);
-        int64_t sum = 0;
-#pragma unroll
-        for (int i = 0; i < vectors; i++) {
-#pragma unroll
-            for (int e = 0; e < T::per_vector; e++)
-                sum += entropy_part(T::get(v[i], e), scale, magic, floor);
-        }
-        return (int64_t)warp_sum_any((u64)sum);
-    }
-
-    static __device__ __forceinline__ int64_t entropy_part(float x, float scale, float magic,
-                                                           float floor) {
-        const weight_parts parts = weigh_parts(x > floor ? x : 0.0f, scale, magic);
-        const int32_t q = (int32_t)(parts.t - ALEA_EXP2_MAGIC) * (1 << 24) +
-                          (int32_t)rintf(parts.fraction * 0x1p24f);
-        return x > floor ? (int64_t)parts.weight * q : 0;
-    }
+    float scale;  /* of the mass; 0: none */
+    float second; /* of another mass, into extra; 0: none */
+    bool moment;  /* the moment of the entropy, into extra, under `scale` */
+    bool lanes;   /* store the lanes' maxima */
+    bool count;   /* count what is above */
+    float above;  /* the value to count above */
+    float surely; /* above this the report is surely greater too */
 };
 
 /* Count what is above in one segment, and remember what only the report can tell apart. */
@@ -137,10 +54,9 @@ __device__ __forceinline__ void count_above(const segment_values<T> &segment,
     if (lane == 0 && above) atomicAdd(&state->above, above);
 }
 
-/* The segments of one block: `per_warp` for each warp, all loaded before the first is used. */
-template <class T, int per_warp>
-__device__ __forceinline__ void stream_part(const row_of<T> &row, const stream_plan &plan,
-                                            int part) {
+/* The segments of one block: `per_warp` for each warp, all on their way before the plan is made. */
+template <class T, int per_warp, class MakePlan>
+__device__ __forceinline__ void stream_part(const row_of<T> &row, int part, MakePlan make_plan) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
     segment_values<T> segments[per_warp];
 #pragma unroll
@@ -148,6 +64,7 @@ __device__ __forceinline__ void stream_part(const row_of<T> &row, const stream_p
         const int s = (part * per_warp + k) * stream_warps + warp;
         if (s < row.n_segments) segments[k].load(row, s, lane);
     }
+    const stream_plan plan = make_plan();
 #pragma unroll
     for (int k = 0; k < per_warp; k++) {
         const int s = (part * per_warp + k) * stream_warps + warp;
@@ -161,8 +78,8 @@ __device__ __forceinline__ void stream_part(const row_of<T> &row, const stream_p
             mass = segments[k].mass(plan.scale, (int32_t)rintf(top));
         }
         if (lane == 0) {
-            __stcg(row.memory.segments + s, make_uint4(__float_as_uint(most), 0, (uint32_t)mass,
-                                                       (uint32_t)(mass >> 32)));
+            __stcg(row.memory.segments + s,
+                   make_uint4(__float_as_uint(most), 0, (uint32_t)mass, (uint32_t)(mass >> 32)));
         }
         if (plan.second > 0) {
             const float at = most * plan.second;
