@@ -6,7 +6,6 @@
 #include "text/chat_template.h"
 
 #include <pthread.h>
-#include <time.h>
 
 #include <algorithm>
 #include <cmath>
@@ -141,15 +140,12 @@ uint64_t or_default(uint64_t given, uint64_t fallback) {
 }
 
 void arm(alea_jinja::guard &guard, const alea_chat_limits &limits, size_t input_bytes) {
-    timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
     const uint64_t bytes =
         or_default(limits.memory_bytes_max, (uint64_t{64} << 20) + 32 * uint64_t{input_bytes});
-    const uint64_t ms = limits.time_ms_max > 0 ? static_cast<uint64_t>(limits.time_ms_max) : 5000;
+    const int64_t ms = limits.time_ms_max > 0 ? limits.time_ms_max : 5000;
     guard.steps_left = or_default(limits.steps_max, 50000000);
     guard.bytes_left = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
-    guard.deadline_ns = static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec +
-                        static_cast<int64_t>(ms) * 1000000;
+    guard.time_ns_max = ms * 1000000;
 }
 
 /* ---- input ---- */

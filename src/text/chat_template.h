@@ -22,10 +22,10 @@ typedef struct alea_chat_template alea_chat_template;
 
 /* What one rendering may use. Zero in a member means its default. */
 typedef struct alea_chat_limits {
-    uint64_t steps_max;        /* nodes executed and allocations made; 20,000,000 */
+    uint64_t steps_max;        /* nodes executed and allocations made; 50,000,000 */
     uint64_t memory_bytes_max; /* live memory; 64 MiB + 32 x the input */
     uint64_t output_bytes_max; /* 16 MiB + 4 x the input */
-    int32_t time_ms_max;       /* 5,000 */
+    int32_t time_ms_max;       /* of the processor; 5,000 */
 } alea_chat_limits;
 
 /* JSON texts, valid and without duplicate keys; {NULL, 0} where not given. */
@@ -33,7 +33,7 @@ typedef struct alea_chat_input {
     alea_bytes messages;  /* array of objects; required */
     alea_bytes tools;     /* array */
     alea_bytes documents; /* array */
-    alea_bytes variables; /* object (chat_template_kwargs); these names win over all others */
+    alea_bytes variables; /* object (chat_template_kwargs); its names win over bos and eos alone */
     int64_t now_s;        /* for strftime_now: seconds since 1970; 0: the clock */
     bool add_generation_prompt;
 } alea_chat_input;

@@ -31,9 +31,9 @@ struct graveyard {
 thread_local graveyard graves;
 thread_local tracked *newest = nullptr;
 
-int64_t now_ns() {
+int64_t used_ns() {
     timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
+    clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
 
@@ -51,7 +51,7 @@ void step(size_t n) {
     if (own->steps_left < n) pass(limit::steps);
     const uint64_t before = own->steps_left;
     own->steps_left -= n;
-    if (before / steps_per_look != own->steps_left / steps_per_look && now_ns() > own->deadline_ns)
+    if (before / steps_per_look != own->steps_left / steps_per_look && used_ns() > own->time_ns_max)
         pass(limit::time);
 }
 

@@ -35,7 +35,7 @@ struct limit_passed {};
 struct guard {
     uint64_t steps_left;
     int64_t bytes_left;
-    int64_t deadline_ns; // of CLOCK_MONOTONIC
+    int64_t time_ns_max; // of the thread's processor time: it never waits
     uintptr_t stack_low;
     limit passed = limit::none;
     size_t at = 0;                   // offset in the source of the node at work

@@ -115,6 +115,14 @@ class Install(unittest.TestCase):
         public = sorted(os.listdir(os.path.join(closing.ROOT, "include", "alea")))
         self.assertEqual(public, sorted(os.listdir(self.folder_of("base.h"))))
 
+    def test_the_manual_and_completion_of_the_program_are_installed(self):
+        if not os.path.exists(os.path.join(self.prefix, "bin", "alea")):
+            self.skipTest("this build has no program")
+        for name in ("man/man1/alea.1", "man/man1/alea-score.1", "zsh/site-functions/_alea",
+                     "bash-completion/completions/alea", "fish/vendor_completions.d/alea.fish"):
+            with open(os.path.join(self.prefix, "share", name), encoding="utf-8") as file:
+                self.assertIn("alea", file.read())
+
     def test_pkg_config_gives_the_version_of_the_header(self):
         with open(os.path.join(self.folder_of("base.h"), "base.h"), encoding="utf-8") as file:
             numbers = re.findall(r"define ALEA_VERSION_\w+ (\d+)", file.read())

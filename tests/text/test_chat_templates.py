@@ -36,7 +36,8 @@ class Renderer:
 
     def __call__(self, source, messages=(), tools=None, documents=None, variables=None,
                  generation=False, **limits):
-        case = {"template": source, "bos": BOS, "eos": EOS, "now_s": NOW, **limits,
+        case = {"template": source, "bos": BOS, "eos": EOS, "now_s": NOW,
+                "time_ms_max": 60000, **limits,
                 "messages": messages if isinstance(messages, str) else json.dumps(list(messages))}
         for name, value in (("tools", tools), ("documents", documents), ("variables", variables)):
             if value is not None:
@@ -53,7 +54,8 @@ class Renderer:
     def close(self):
         self.process.stdin.close()
         self.process.stdout.close()
-        self.process.wait()
+        if self.process.wait() != 0:  # a leak, where a sanitizer looks
+            raise AssertionError(f"the renderer ended with {self.process.returncode}")
 
 
 def text_of(answer):

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -248,6 +249,43 @@ static void test_templates_are_refused_with_a_place(void **state) {
     alea__chat_tokenizer_destroy(NULL);
 }
 
+enum { THREADS = 4, RENDERINGS = 50 };
+
+static void *render_often(void *argument) {
+    const alea_chat_template *chat = argument;
+    const alea_chat_input input = {
+        .messages = bytes_of("[{\"role\":\"user\",\"content\":\"a b c\"}]"), .now_s = 86400};
+    for (int i = 0; i < RENDERINGS; i++) {
+        alea_chat_text *text = NULL;
+        if (alea__chat_template_render(chat, &input, NULL, &text, NULL) < 0) return "refused";
+        const bool good = text->bytes == 12 && memcmp(text->spans[0].text.data, "1970", 4) == 0;
+        alea__chat_text_free(text);
+        if (!good) return "another text";
+    }
+    return NULL;
+}
+
+static void test_threads_share_a_template(void **state) {
+    (void)state;
+    static const char source[] =
+        "{% macro f(x) %}{{ x.split(' ') | join('-') | upper }}{% endmacro %}"
+        "{{ strftime_now('%Y') }} {% for m in messages %}{{ f(m.content) }} {{ loop.index }}"
+        "{% endfor %}";
+    alea_chat_template *chat = NULL;
+    assert_int_equal(
+        alea__chat_template_create(bytes_of(source), bytes_of(""), bytes_of(""), &chat, NULL),
+        ALEA_OK);
+    pthread_t threads[THREADS];
+    for (int i = 0; i < THREADS; i++)
+        assert_int_equal(pthread_create(&threads[i], NULL, render_often, chat), 0);
+    for (int i = 0; i < THREADS; i++) {
+        void *problem = NULL;
+        assert_int_equal(pthread_join(threads[i], &problem), 0);
+        assert_null(problem);
+    }
+    alea__chat_template_destroy(chat);
+}
+
 static int teardown(void **state) {
     (void)state;
     remove_models();
@@ -263,6 +301,7 @@ int main(void) {
         cmocka_unit_test(test_too_many_tokens_are_refused),
         cmocka_unit_test(test_the_default_models_template_gives_its_tokens),
         cmocka_unit_test(test_templates_are_refused_with_a_place),
+        cmocka_unit_test(test_threads_share_a_template),
     };
     return cmocka_run_group_tests(tests, NULL, teardown);
 }

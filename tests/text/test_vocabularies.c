@@ -149,7 +149,7 @@ static void test_spm_vocabulary_with_byte_fallback(void **state) {
     check_model(path, true);
 }
 
-/* It once took room for one token at a time: half a minute for this text, by the square of its length. */
+/* Room for one token at a time once made it the square of its length: half a minute here. */
 static void test_long_text_of_unknown_bytes_is_quick(void **state) {
     (void)state;
     enum { LENGTH = 600000 };
