@@ -193,7 +193,7 @@ void alea__http_conclude(alea_http_exchange *exchange) {
     const alea_http_handlers *handlers = &exchange->server->handlers;
     if (handlers->ended) handlers->ended(handlers->user, exchange);
     alea__http_drop_body(exchange);
-    exchange->gone = exchange->writable = NULL;
+    exchange->gone = exchange->writable = exchange->silent = NULL;
     exchange->user = exchange->tag = NULL;
     exchange->was_full = exchange->chunked = exchange->complete = false;
     exchange->status = 0;
@@ -231,6 +231,11 @@ void alea__http_on_gone(alea_http_exchange *exchange, void (*gone)(void *user), 
 
 void alea__http_on_writable(alea_http_exchange *exchange, void (*writable)(void *user)) {
     exchange->writable = writable;
+}
+
+void alea__http_on_silence(alea_http_exchange *exchange, void (*silent)(void *user)) {
+    exchange->silent = silent;
+    alea__http_rearm(exchange);
 }
 
 void alea__http_tag(alea_http_exchange *exchange, void *tag) {

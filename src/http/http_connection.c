@@ -43,6 +43,9 @@ static uint64_t due_ms(const alea_http_exchange *connection) {
         due = connection->since_ms + (uint64_t)options->body_ms +
               1000 * (uint64_t)connection->parser.body.length / BODY_BYTES_PER_SECOND;
         break;
+    case ALEA_HTTP_OWNED:
+        if (connection->silent) due = connection->since_ms + (uint64_t)options->ping_ms;
+        break;
     case ALEA_HTTP_STREAMING: due = connection->added_ms + (uint64_t)options->ping_ms; break;
     case ALEA_HTTP_LINGER: due = connection->since_ms + (uint64_t)options->linger_ms; break;
     default: break;
@@ -90,6 +93,12 @@ static bool has_stalled(alea_http_exchange *connection, uint64_t now) {
     return false;
 }
 
+static void tell_silent(alea_http_exchange *connection) {
+    void (*silent)(void *user) = connection->silent;
+    connection->silent = NULL;
+    if (silent) silent(connection->user);
+}
+
 static void on_timer(uv_timer_t *timer) {
     alea_http_exchange *connection = timer->data;
     const uint64_t now = uv_now(&connection->server->loop);
@@ -109,6 +118,7 @@ static void on_timer(uv_timer_t *timer) {
         switch (connection->phase) {
         case ALEA_HTTP_HEAD: alea__http_refuse(connection, 408, "the header took too long"); break;
         case ALEA_HTTP_BODY: alea__http_refuse(connection, 408, "the body took too long"); break;
+        case ALEA_HTTP_OWNED: tell_silent(connection); break;
         case ALEA_HTTP_STREAMING: alea__http_ping(connection); break;
         default: alea__http_close(connection); return;
         }

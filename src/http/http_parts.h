@@ -72,7 +72,8 @@ struct alea_http_exchange {
     uint64_t started_ns;
     void (*gone)(void *user);
     void (*writable)(void *user);
-    void *user; /* of both */
+    void (*silent)(void *user);
+    void *user; /* of the three */
     void *tag;
 };
 

@@ -126,9 +126,13 @@ void alea__http_stream_end(alea_http_exchange *exchange);
 /* Whether the client keeps up. False: stop adding; `on_writable` is called once it does again. */
 bool alea__http_writable(alea_http_exchange *exchange);
 
-/* Both are called on the loop, never from within a call of the owner. NULL forgets. */
+/* All three are called on the loop, never from within a call of the owner, with the `user` of
+ * alea__http_on_gone. NULL forgets. */
 void alea__http_on_gone(alea_http_exchange *exchange, void (*gone)(void *user), void *user);
 void alea__http_on_writable(alea_http_exchange *exchange, void (*writable)(void *user));
+/* Called once when there was no answer for ping_ms: the time to begin a stream, so that proxies see
+ * that somebody is there. */
+void alea__http_on_silence(alea_http_exchange *exchange, void (*silent)(void *user));
 
 /* ---- for logs, counters and `ended` ---- */
 

@@ -142,13 +142,19 @@ static void complete(alea_job *job) {
 
 /* ---- generating ---- */
 
+/* With the first event, so that what fails before it has a status of its own; or after some time of
+ * waiting, so that the client sees signs of life. */
+static void begin_stream(void *user) {
+    alea_job *job = user;
+    if (job->begun) return;
+    const alea_http_header header = {"x-request-id", job->visit->id};
+    alea__http_stream_begin(job->exchange, &header, 1);
+    job->begun = true;
+}
+
 static alea_status emit(void *user, alea_bytes payload) {
     alea_job *job = user;
-    if (!job->begun) {
-        const alea_http_header header = {"x-request-id", job->visit->id};
-        alea__http_stream_begin(job->exchange, &header, 1);
-        job->begun = true;
-    }
+    begin_stream(job);
     alea__http_stream_event(job->exchange, payload);
     return ALEA_OK;
 }
@@ -271,6 +277,7 @@ static void start(alea_job *job) {
     }
     job->n_flights = n;
     alea__http_on_writable(job->exchange, on_writable);
+    if (job->asked->stream) alea__http_on_silence(job->exchange, begin_stream);
     for (int32_t i = 0; i < n; i++)
         if (!start_next(job, &job->flights[i])) return;
 }

@@ -74,6 +74,10 @@ static void stream(alea_http_exchange *exchange, int n) {
     alea__http_stream_end(exchange);
 }
 
+static void begin_late(void *user) {
+    alea__http_stream_begin(((holder *)user)->exchange, NULL, 0);
+}
+
 static void on_request(void *user, alea_http_exchange *exchange) {
     rig *self = user;
     atomic_fetch_add(&self->requests, 1);
@@ -89,6 +93,9 @@ static void on_request(void *user, alea_http_exchange *exchange) {
         answer(exchange, text);
     } else if (strcmp(path, "/hold") == 0) {
         hold(self, exchange, false);
+    } else if (strcmp(path, "/late") == 0) {
+        hold(self, exchange, false);
+        alea__http_on_silence(exchange, begin_late);
     } else if (strcmp(path, "/stream") == 0) {
         stream(exchange, number);
     } else if (strcmp(path, "/quiet") == 0 || strcmp(path, "/flood") == 0) {

@@ -14,9 +14,10 @@
 #define RIG_EVENT_BYTES 1000
 
 /*
- * Paths: /echo the body; /where path, query and x-word; /hold no answer until rig_release;
- * /stream?N that many events, then the end; /quiet a stream without events; /flood events as long
- * as the stream is writable; /huge?N a body of N bytes.
+ * Paths: /late a stream that begins when ping_ms have passed; /echo the body; /where path, query
+ * and x-word; /hold no answer until rig_release; /stream?N that many events, then the end; /quiet a
+ * stream without events; /flood events as long as the stream is writable; /huge?N a body of N
+ * bytes.
  */
 typedef struct rig {
     alea_http_server *server;

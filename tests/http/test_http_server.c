@@ -342,6 +342,17 @@ static void test_a_silent_stream_is_pinged(void **state) {
     rig_wait(&server.gone, 1);
 }
 
+static void test_a_stream_may_begin_when_waiting_gets_long(void **state) {
+    (void)state;
+    const int fd = rig_connect(&server);
+    rig_send(fd, GET("/late"));
+    char *text = rig_read(fd, ": ping\n\n");
+    assert_has(text, "HTTP/1.1 200 OK\r\n");
+    free(text);
+    close(fd);
+    rig_wait(&server.gone, 1);
+}
+
 /* It is paused where the socket is full, cut after a while, and nobody else notices. */
 static void test_a_stream_that_is_not_read_is_paused_then_cut(void **state) {
     (void)state;
@@ -560,6 +571,7 @@ int main(void) {
         HASTY(test_slow_clients_are_told_and_idle_ones_are_not),
         HASTY(test_a_trickled_header_ends_at_its_deadline),
         HASTY(test_a_silent_stream_is_pinged),
+        HASTY(test_a_stream_may_begin_when_waiting_gets_long),
         HASTY(test_a_stream_that_is_not_read_is_paused_then_cut),
         HASTY(test_a_paused_stream_goes_on_when_it_is_read),
         cmocka_unit_test(test_a_drain_lets_requests_finish),
