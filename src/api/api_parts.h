@@ -80,6 +80,12 @@ static inline alea_bytes alea__api_bytes(const char *text) {
     return (alea_bytes){(const uint8_t *)text, __builtin_strlen(text)};
 }
 
+/* So much of a client's text as an error may quote: whole characters, at most `most` bytes. */
+static inline int alea__api_quoted(alea_bytes text, size_t most) {
+    if (text.length > most) text.length = most;
+    return (int)alea__utf8_safe_length(text);
+}
+
 /* ALEA_EINVAL with a 503 of memory. */
 alea_status alea__api_no_memory(alea_api_error *error);
 

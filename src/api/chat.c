@@ -85,7 +85,7 @@ static alea_status part_text(const alea_json_value *part, alea_bytes *text, alea
     return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, messages_name,
                                "messages: a part of type \"%.*s\" is not supported: messages are "
                                "text",
-                               type.length < 40 ? (int)type.length : 40, (const char *)type.data);
+                               alea__api_quoted(type, 40), (const char *)type.data);
 }
 
 /* Parts become one text with a line end between them, as vLLM joins them. */

@@ -32,10 +32,13 @@ static const struct {
     [ALEA_FAULT_UNAVAILABLE] = {503, "ServiceUnavailableError", "service_unavailable"},
 };
 
-/* A message may quote a client's bytes and be cut anywhere; what is no text is cut off. */
+/* A message may quote a client's bytes and be cut anywhere; what is no text is cut off, and it
+ * stays one line. */
 static void keep_text(char *text) {
     const alea_bytes bytes = {(const uint8_t *)text, strlen(text)};
     text[alea__utf8_valid_length(bytes)] = 0;
+    for (; *text; text++)
+        if ((uint8_t)*text < ' ') *text = ' ';
 }
 
 alea_status alea__api_error_set(alea_api_error *error, alea_api_fault fault, const char *param,

@@ -1,8 +1,8 @@
 /* From a body's members to alea_api_values, by the table alone. */
-#include "api/fields.h"
-
-#include <float.h>
+#include <stdio.h>
 #include <string.h>
+
+#include "api/api_parts.h"
 
 enum { MEMBERS_MAX = 1024 }; /* a body has a few dozen; each is looked up among all rows */
 
@@ -234,9 +234,8 @@ alea_status alea__api_values_read(alea_api_endpoint endpoint, const alea_json_va
             if (status < 0) return status;
         } else if (strict) {
             char name[48];
-            const size_t shown = walk.key.length < sizeof name - 1 ? walk.key.length : 47;
-            memcpy(name, walk.key.data, shown);
-            name[shown] = 0;
+            snprintf(name, sizeof name, "%.*s", alea__api_quoted(walk.key, sizeof name - 1),
+                     (const char *)walk.key.data);
             return alea__api_error_set(error, ALEA_FAULT_UNKNOWN_FIELD, name,
                                        "%s is no field of this endpoint", name);
         }

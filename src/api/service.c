@@ -159,8 +159,8 @@ static bool is_served(const alea_api *api, alea_bytes name) {
 alea_status alea__api_check_model(const alea_api *api, const alea_api_string *model,
                                   alea_api_error *error) {
     if (!model->given || !model->value.length || is_served(api, model->value)) return ALEA_OK;
-    const int shown = model->value.length < 100 ? (int)model->value.length : 100;
     return alea__api_error_set(error, ALEA_FAULT_MODEL, "model",
                                "the model \"%.*s\" does not exist; the one served here is \"%s\"",
-                               shown, (const char *)model->value.data, api->options.model_names[0]);
+                               alea__api_quoted(model->value, 100), (const char *)model->value.data,
+                               api->options.model_names[0]);
 }

@@ -497,9 +497,11 @@ class Bodies(rig.Case):
     def test_unknown_models_are_404(self):
         for endpoint in rig.ENDPOINTS:
             body = rig.prompt_of(endpoint)
-            answer = self.refused(endpoint, {**body, "model": "other\u2028\"x"}, "model",
+            answer = self.refused(endpoint, {**body, "model": "other\u2028\"x\n\t"}, "model",
                                   "model_not_found", status=404)
             self.assertEqual(answer.error["type"], "NotFoundError")
+            answer = self.refused(endpoint, {**body, "model": "é中" * 50}, "model", status=404)
+            self.assertTrue(answer.error["message"].endswith('served here is "toy"'))
             for name in ("toy", "alias", "", None):
                 answer = self.good(endpoint, {**body, "model": name, "max_tokens": 1})
                 self.assertEqual(answer.body["model"], "toy")
@@ -513,7 +515,8 @@ class Strict(rig.Case):
         for endpoint in rig.ENDPOINTS:
             self.refused(endpoint, {**rig.prompt_of(endpoint), "options": {"seed": 7}}, "options",
                          "unknown_parameter")
-            self.refused(endpoint, {**rig.prompt_of(endpoint), "é" * 40: 1}, "é" * 23)
+            answer = self.refused(endpoint, {**rig.prompt_of(endpoint), "é" * 40: 1}, "é" * 23)
+            self.assertEqual(answer.error["message"], "é" * 23 + " is no field of this endpoint")
             self.good(endpoint, {**rig.prompt_of(endpoint), "user": "me", "max_tokens": 1})
 
 
