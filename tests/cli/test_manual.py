@@ -23,7 +23,7 @@ class Manual(Case):
 
     def options(self, command):
         """(letter or None, name, value or None) as --help lists them."""
-        found = re.findall(r"^ +(?:-(\w), )?(--[\w-]+)(?: ([A-Z]+))? ", self.good(command, "--help"),
+        found = re.findall(r"^ +(?:-(\w), )?(--[\w-]+)(?: (\S+))?  ", self.good(command, "--help"),
                            re.M)
         self.assertIn("--help", [name for _, name, _ in found])
         return found
