@@ -220,10 +220,11 @@ class Samples(Case):
         self.assertNotEqual(first, self.good(*args, "--seed", "6", "--n", "2"))
 
     def test_separators_inside_a_text_do_not_end_its_line(self):
-        out = self.good("generate", "--model", "toy:", "--json", "-p", "a", "--max-tokens", "5",
-                        "--n", "217", "--ignore-end", "--seed", "6")
-        self.assertGreater(len(out.splitlines()), out.count("\n"), "the sample holds a separator")
-        self.assertEqual([line["id"] for line in parse_lines(out)], list(range(217)))
+        ids = ["a\u0085b", "\u2028", "\u2029c"]
+        data = "".join(json.dumps({"id": name, "prompt": "a"}) + "\n" for name in ids)
+        out = self.good("generate", *TOY, "--json", "--jsonl", "-", "-n", "5", "--seed", "6", stdin=data)
+        self.assertEqual(len(out.splitlines()), len(ids))  # which splits at each of those
+        self.assertEqual([line["id"] for line in parse_lines(out)], ids)
 
     def test_the_first_samples_do_not_depend_on_how_many_follow(self):
         args = ["generate", *TOY, "--json", "-p", "Hello", "--max-tokens", "6", "--seed", "5"]
