@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers sanitize stress fuzz mutants prove search lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve sanitize stress fuzz mutants prove search lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -34,6 +34,9 @@ bench: build ## measure the operators and the core, beside their floors and peer
 bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch first
 	@tools/setup bench
 	@bench/run torch
+
+bench-serve: build ## measure the server beside its engine (ROUNDS, default 9)
+	@python3 bench/serve.py $(ROUNDS)
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test
