@@ -2,6 +2,9 @@
  * A rendered chat to token ids. Names of control tokens become those tokens in the template's own
  * text alone; between two of them, template and message are tokenized as one text, so that ids are
  * those of the whole text tokenized at once wherever no message holds such a name.
+ *
+ * Tokens that a model's author added as text (ALEA_TOKEN_USER, "<think>") are text here too, from
+ * whomever it comes.
  */
 #ifndef ALEA_TEXT_CHAT_TOKENS_H
 #define ALEA_TEXT_CHAT_TOKENS_H

@@ -217,7 +217,7 @@ double quotient(double a, double b) {
 }
 
 bool is_integer_range(double number) {
-    return number >= -0x1p63 && number < 0x1p63;
+    return number >= -9223372036854775808.0 && number < 9223372036854775808.0;
 }
 
 int64_t truncated(double number) {

@@ -75,9 +75,7 @@ using value = std::shared_ptr<jinja::value_t>;
 struct tracked {
     tracked() noexcept;
     tracked(const tracked &) noexcept;
-    tracked &operator=(const tracked &) noexcept {
-        return *this;
-    }
+    tracked &operator=(const tracked &) = delete;
     ~tracked();
 
     tracked *before, *after;

@@ -51,6 +51,9 @@ class Layers(unittest.TestCase):
     def test_llama_stays_in_its_folder(self):
         self.refuses("src/cli/a.c", "#include <llama.h>\n", "only src/core/llama/ may")
 
+    def test_the_template_engine_stays_in_its_folder(self):
+        self.refuses("src/api/a.c", '#include "jinja/value.h"\n', "only src/text/ may")
+
     def test_an_unknown_layer_is_found(self):
         self.refuses("src/misc/a.c", "int x;\n", "belongs to no layer")
 
