@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers bench-serve sanitize stress fuzz mutants prove search lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval sanitize stress fuzz mutants prove search lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -37,6 +37,14 @@ bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch
 
 bench-serve: build ## measure the server beside its engine (ROUNDS, default 9)
 	@python3 bench/serve.py $(ROUNDS)
+
+bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; about ten minutes)
+	@python3 -B tests/eval/bench_scoring.py --rounds $(or $(ROUNDS),5)
+
+check-eval: build ## run lm-eval and inspect-ai against the server, some 1 GB to fetch first
+	@tools/setup test
+	@tools/build gcc
+	@tests/eval/run
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test

@@ -131,20 +131,21 @@ def flat(items):
     return [answer for item in items for answer in item]
 
 
-def check_program(model, asked, answers, name):
-    """Log-likelihoods and greedy flags to the bit."""
-    lines = eval_server.alea_score(model, asked.prompts, top=1)
+def check_program(model, asked, answers, every, name):
+    """Log-likelihoods and greedy flags to the bit; how many, and how many greedy ones."""
     check(len(answers) == len(asked.prompts), f"{name}: {len(answers)} answers")
+    picked = range(0, len(asked.prompts), every)
+    lines = eval_server.alea_score(model, [asked.prompts[i] for i in picked], top=1)
     n_greedy = 0
-    for line, first, answer in zip(lines, asked.first, answers):
-        tokens = line["tokens"][first:]
+    for line, i in zip(lines, picked):
+        tokens, answer = line["tokens"][asked.first[i]:], answers[i]
         total = sum(token["logprob"] for token in tokens)
         greedy = all(token["logprob"] == token["top"][0]["logprob"] for token in tokens)
         said, flag = answer if isinstance(answer, tuple) else (answer, greedy)
         check(said == total, f"{name}: {said!r} is not {total!r} of alea score")
         check(flag == greedy, f"{name}: is_greedy {flag}")
         n_greedy += greedy
-    return n_greedy
+    return len(picked), n_greedy
 
 
 def check_oracle(model, asked, answers, every, name):
@@ -200,7 +201,8 @@ def main():
     parser.add_argument("--name", default="model")
     parser.add_argument("--ways", default="1x1,1x8,16x1,16x8", help="batch x concurrency")
     parser.add_argument("--items", type=int, default=eval_text.N_ITEMS)
-    parser.add_argument("--oracle-every", type=int, default=1)
+    parser.add_argument("--score-every", type=int, default=1, help="hold one in N to alea score")
+    parser.add_argument("--oracle-every", type=int, default=1, help="one in N to the oracle")
     parser.add_argument("--threads", type=int, default=0)
     settings = parser.parse_args()
     stay_here()
@@ -226,10 +228,11 @@ def main():
     for name in TASKS:
         answers = flat(first[1][name])
         shown = check_results(name, first[0], asked[name], answers)
-        n_greedy = check_program(settings.model, asked[name], answers, name)
+        n_scored, n_greedy = check_program(settings.model, asked[name], answers,
+                                           settings.score_every, name)
         n, worst = check_oracle(settings.model, asked[name], answers, settings.oracle_every, name)
         print(f"{settings.name}: {name}: {len(asked[name].items)} items, {shown}; "
-              f"{len(answers)} log-likelihoods equal alea score, {n_greedy} greedy; "
+              f"{n_scored} log-likelihoods equal alea score, {n_greedy} of them greedy; "
               f"{n} near the oracle ({worst:.3f} of what is allowed)", flush=True)
 
 
