@@ -28,7 +28,7 @@ static service *open_service(void) {
     if (self.core) return &self;
     const alea_core_options core = {
         .struct_bytes = sizeof core, .model = "text=1,context=256", .sequences = 2};
-    const alea_engine_options engine = {.threads = 1, .no_overlap = true};
+    const alea_engine_options engine = {.threads = 1, .no_overlap = true, .prompt_logprobs = true};
     const char *name = "toy";
     const alea_api_options plain = {
         .model_names = &name, .n_model_names = 1, .refuse_unknown_fields = true};
@@ -115,6 +115,11 @@ static void run_job(service *self, const alea_api_job *job) {
     alea__api_answer_free(answer);
 }
 
+static alea_api_endpoint endpoint_of(uint8_t choice) {
+    if (choice & 8) return ALEA_API_SCORE;
+    return choice & 1 ? ALEA_API_CHAT : ALEA_API_COMPLETIONS;
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     if (size == 0) return 0;
     service *self = open_service();
@@ -128,8 +133,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     switch (data[0] & 3) {
     case 0:
     case 1:
-        status = alea__api_job_parse(api, data[0] & 1 ? ALEA_API_CHAT : ALEA_API_COMPLETIONS, body,
-                                     &context, &job, &error);
+        status = alea__api_job_parse(api, endpoint_of(data[0]), body, &context, &job, &error);
         if (status >= 0 && is_small(job)) run_job(self, job);
         break;
     case 2: status = alea__api_tokenize(api, body, &context, &text, &error); break;
