@@ -150,7 +150,8 @@ static int32_t common_prefix(const alea_slot *slot, const alea_run *run) {
     int32_t most = run->n_tokens - 1;
     if (slot->length < most) most = slot->length;
     int32_t n = 0;
-    while (n < most && slot->tokens[n] == run->tokens[n])
+    /* What an opaque span holds is not among the tokens: no prefix reaches into one. */
+    while (n < most && slot->tokens[n] == run->tokens[n] && run->tokens[n] >= 0)
         n++;
     return n;
 }

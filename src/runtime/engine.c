@@ -258,7 +258,7 @@ static void record_computed(alea_engine *engine, const alea_plan *plan) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         const alea_round_item *item = &plan->items[i];
         alea_slot *slot = &engine->slots[item->sequence];
-        memcpy(slot->tokens + slot->length, item->span.tokens,
+        memcpy(slot->tokens + slot->length, plan->runs[i]->tokens + slot->length,
                (size_t)item->span.length * sizeof *slot->tokens);
         slot->length += item->span.length;
         const int32_t left = plan->runs[i]->n_prompt - item->position;

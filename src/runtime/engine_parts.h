@@ -291,7 +291,8 @@ static inline void alea__engine_note(alea_engine *engine, alea_status status) {
 /* Positions that the sequence holds in the end of a run without output: a scored prompt's last
  * token would only cost its row, which tells of nothing. */
 static inline int32_t alea__run_prefill(const alea_run *run) {
-    return run->request->scores.capacity > 0 ? run->n_prompt - 1 : run->n_prompt;
+    const bool spare = run->request->scores.capacity > 0 && run->tokens[run->n_prompt - 1] >= 0;
+    return spare ? run->n_prompt - 1 : run->n_prompt;
 }
 
 static inline bool alea__wants_logprobs(const alea_request_params *params) {

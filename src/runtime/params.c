@@ -139,6 +139,23 @@ static alea_status check_reports(const alea_request_params *p, int32_t vocab, al
     return ALEA_OK;
 }
 
+static alea_status check_opaques(const alea_request_params *p, alea_error *error) {
+    const alea_status status = check_array("opaque spans", p->opaques, p->n_opaques, 4096, error);
+    if (status < 0) return status;
+    int64_t end = 0;
+    for (int32_t i = 0; i < p->n_opaques; i++) {
+        const alea_opaque *o = &p->opaques[i];
+        if (o->length < 1 || o->position < end || (o->data.length > 0 && !o->data.data)) {
+            return alea_error_set(error, ALEA_EINVAL,
+                                  "opaque span %d: %d positions from %d on, after one that ends at "
+                                  "%lld",
+                                  i, o->length, o->position, (long long)end);
+        }
+        end = (int64_t)o->position + o->length;
+    }
+    return ALEA_OK;
+}
+
 alea_status alea__params_check(const alea_request_params *p, int32_t vocab, alea_error *error) {
     alea_status status = alea__sampling_check(&p->sampling, error);
     if (status < 0) return status;
@@ -151,6 +168,8 @@ alea_status alea__params_check(const alea_request_params *p, int32_t vocab, alea
     status = check_constraints(p, vocab, error);
     if (status < 0) return status;
     status = check_end(p, vocab, error);
+    if (status < 0) return status;
+    status = check_opaques(p, error);
     if (status < 0) return status;
     return check_reports(p, vocab, error);
 }

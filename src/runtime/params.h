@@ -27,6 +27,12 @@ typedef struct alea_token_list {
     int32_t count;
 } alea_token_list;
 
+/* A stretch of the prompt without tokens, an image or the like, whose positions are -1 there. */
+typedef struct alea_opaque {
+    int32_t position, length;
+    alea_bytes data; /* the thing itself, for the core */
+} alea_opaque;
+
 typedef struct alea_request_params {
     alea_sampling sampling;
     uint64_t seed;
@@ -70,6 +76,9 @@ typedef struct alea_request_params {
      */
     int32_t prompt_top;
     bool no_scored_cache;
+
+    const alea_opaque *opaques; /* of the prompt: rising, and none overlaps another */
+    int32_t n_opaques;
 
     uint64_t deadline_ns; /* on the runtime's clock; 0: none */
     int32_t priority;     /* smaller first; equal: order of arrival */

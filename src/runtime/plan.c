@@ -16,15 +16,38 @@ static bool may_sample(const alea_run *run) {
     return alea__ring_has_room(&run->ring, 2);
 }
 
-/* Tokens of the run to compute now: none before the stored scores of its prompt are with the
- * reader, which come before what follows; and its last one waits for room for its draw. */
-static int32_t tokens_ready(const alea_engine *engine, const alea_run *run) {
-    if (alea__run_scores_prompt(run) && run->request->scores.tail < run->n_stored) return 0;
-    if (run->request->params.max_tokens == 0) {
-        return alea__run_prefill(run) - engine->slots[run->slot].length;
+/* The opaque span at or behind a position of the run's prompt; NULL: none. */
+static const alea_opaque *opaque_from(const alea_run *run, int32_t position) {
+    const alea_request_params *p = &run->request->params;
+    for (int32_t i = 0; i < p->n_opaques; i++) {
+        if (p->opaques[i].position >= position) return &p->opaques[i];
     }
-    const int32_t due = tokens_due(engine, run);
-    return may_sample(run) ? due : due - 1;
+    return NULL;
+}
+
+/*
+ * Tokens of the run to compute now: none before the stored scores of its prompt are with the
+ * reader, which come before what follows; and its last one waits for room for its draw. An opaque
+ * span is one item, tokens end where one begins: *whole tells that there is no taking less.
+ */
+static int32_t tokens_ready(const alea_engine *engine, const alea_run *run, bool *whole) {
+    const int32_t position = engine->slots[run->slot].length;
+    const int32_t fed = alea__run_scores_prompt(run) ? run->request->scores.tail : INT32_MAX;
+    *whole = false;
+    if (fed < run->n_stored) return 0;
+    int32_t ready = tokens_due(engine, run);
+    if (run->request->params.max_tokens == 0) {
+        ready = alea__run_prefill(run) - position;
+    } else if (!may_sample(run)) {
+        ready--;
+    }
+    const alea_opaque *next = opaque_from(run, position);
+    if (!next) return ready;
+    if (next->position > position) {
+        return next->position - position < ready ? next->position - position : ready;
+    }
+    *whole = true; /* its nulls are with the reader before the score that its last row gives */
+    return next->length <= ready && fed >= position + next->length ? next->length : 0;
 }
 
 static bool is_decoding(const alea_engine *engine, const alea_run *run) {
@@ -44,6 +67,8 @@ static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_
     alea_slot *slot = &engine->slots[run->slot];
     const alea_request_params *p = &run->request->params;
     const bool samples = length == tokens_due(engine, run) && p->max_tokens > 0;
+    const alea_opaque *opaque = opaque_from(run, slot->length);
+    if (opaque && opaque->position > slot->length) opaque = NULL;
     const int32_t i = plan->n_items++;
     const int32_t n_rows = length - first_row;
     plan->runs[i] = run;
@@ -54,8 +79,13 @@ static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_
         .sequence = run->slot,
         .position = slot->length,
         .first_row = first_row,
-        .span = {.kind = ALEA_SPAN_TOKENS, .length = length, .tokens = run->tokens + slot->length},
+        .span = {.kind = opaque ? ALEA_SPAN_OPAQUE : ALEA_SPAN_TOKENS, .length = length},
     };
+    if (opaque) {
+        plan->items[i].span.opaque = opaque->data;
+    } else {
+        plan->items[i].span.tokens = run->tokens + slot->length;
+    }
     plan->lanes[i] = (alea_lane){
         .slot = run->slot,
         .epoch = run->epoch,
@@ -67,7 +97,7 @@ static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_
 }
 
 /* The oldest run, not yet planned, that has prompt tokens for this kind of round; NULL: none. */
-static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan) {
+static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan, int32_t budget) {
     /* Oldest epochs would need a sort; the order of arrival of a handful of slots is enough. */
     alea_run *oldest = NULL;
     for (int32_t s = 0; s < engine->options.slots; s++) {
@@ -75,7 +105,9 @@ static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan)
         if (!run || run->state != ALEA_RUN_ACTIVE || is_decoding(engine, run)) continue;
         if (alea__run_is_scoring(run) != plan->scored) continue;
         if (plan->scored && alea__score_room(run) <= 0) continue;
-        if (tokens_ready(engine, run) <= 0 || is_planned(plan, run)) continue;
+        bool whole = false;
+        const int32_t ready = tokens_ready(engine, run, &whole);
+        if (ready <= 0 || (whole && ready > budget) || is_planned(plan, run)) continue;
         if (!oldest || run->request->arrival < oldest->request->arrival) oldest = run;
     }
     return oldest;
@@ -94,9 +126,10 @@ static void plan_decoding(alea_engine *engine, alea_plan *plan, int32_t *budget)
 
 static void plan_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
     while (budget > 0 && plan->n_rows < engine->info.round_rows) {
-        alea_run *run = oldest_prompt(engine, plan);
+        alea_run *run = oldest_prompt(engine, plan, budget);
         if (!run) return;
-        const int32_t ready = tokens_ready(engine, run);
+        bool whole = false;
+        const int32_t ready = tokens_ready(engine, run, &whole);
         const int32_t length = ready < budget ? ready : budget;
         const bool samples =
             length == tokens_due(engine, run) && run->request->params.max_tokens > 0;
@@ -107,19 +140,20 @@ static void plan_prompts(alea_engine *engine, alea_plan *plan, int32_t budget) {
 
 /*
  * Every position from the first unscored one on needs its row. Those before it, of a prompt whose
- * run lost its slot, are computed without.
+ * run lost its slot or of an opaque span, are computed without.
  */
 static void plan_scored(alea_engine *engine, alea_plan *plan, int32_t budget) {
     while (budget > 0 && plan->n_rows < engine->scored_rows) {
-        alea_run *run = oldest_prompt(engine, plan);
+        alea_run *run = oldest_prompt(engine, plan, budget);
         if (!run) return;
+        bool whole = false;
+        int32_t length = tokens_ready(engine, run, &whole);
         const int32_t position = engine->slots[run->slot].length;
         const int32_t bare = run->n_scored - 1 - position;
         const int32_t room = alea__score_room(run);
         int32_t rows = engine->scored_rows - plan->n_rows;
         /* The row of the prompt's last token has no score, so it needs no room for one. */
         if (rows > room && room < run->n_prompt - run->n_scored) rows = room;
-        int32_t length = tokens_ready(engine, run);
         if (length > budget) length = budget;
         if (length > bare + rows) length = bare + rows;
         add_item(engine, plan, run, length, bare < length ? bare : length);

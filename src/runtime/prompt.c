@@ -36,7 +36,7 @@ static bool may_reuse(const alea_run *run) {
 
 int32_t alea__stored_scores(const alea_slot *slot, const alea_run *run) {
     if (!slot->scores || !may_reuse(run) || slot->length < 1) return 0;
-    if (slot->tokens[0] != run->tokens[0]) return 0;
+    if (slot->tokens[0] != run->tokens[0] || run->tokens[0] < 0) return 0;
     const int32_t most = slot->n_scores < run->n_prompt ? slot->n_scores : run->n_prompt;
     int32_t n = 1;
     while (n < most && stored_at(slot, n)[0] == run->tokens[n])
@@ -65,8 +65,10 @@ bool alea__scores_are_coming(const alea_engine *engine, const alea_run *run) {
         const alea_run *other = slot->run;
         const int32_t most = other->n_prompt < run->n_prompt ? other->n_prompt : run->n_prompt;
         int32_t common = 0;
-        while (common < most && other->tokens[common] == run->tokens[common])
+        while (common < most && other->tokens[common] == run->tokens[common] &&
+               run->tokens[common] >= 0) {
             common++;
+        }
         if (common >= ALEA_PREFIX_MIN_TOKENS && slot->n_scores < common) return true;
     }
     return false;
@@ -94,15 +96,22 @@ static void store(alea_slot *slot, int32_t position, const int32_t *words, int32
     slot->n_scores++;
 }
 
-/* Position 0, which has nothing before it, and then what the slot has stored. */
+/* The next position needs no row: it is stored, or there is nothing to score. */
+static bool is_feedable(const alea_run *run) {
+    const int32_t position = run->request->scores.tail;
+    if (position == run->n_prompt) return false;
+    return position < run->n_stored || run->tokens[position] < 0;
+}
+
+/* Position 0, which has nothing before it, what the slot has stored, and opaque positions. */
 static alea_status feed(alea_engine *engine, alea_run *run, alea_error *error) {
     alea_score_ring *ring = &run->request->scores;
     const alea_slot *slot = &engine->slots[run->slot];
-    while (ring->tail < run->n_stored && ring->tail - atomic_load(&ring->head) < ring->capacity) {
+    while (is_feedable(run) && ring->tail - atomic_load(&ring->head) < ring->capacity) {
         const int32_t position = ring->tail;
         alea_score score = {.token = run->tokens[position], .logprob = NAN};
         bool is_greedy = false;
-        if (position > 0) {
+        if (position > 0 && score.token >= 0) {
             const int32_t *words = stored_at(slot, position);
             const alea_status status =
                 alea__score_read(words, run->tokens[position], position, &score, error);
@@ -110,15 +119,16 @@ static alea_status feed(alea_engine *engine, alea_run *run, alea_error *error) {
             is_greedy = words[ALEA_SCORE_WORDS] == score.token;
         }
         push(run, &score, is_greedy);
+        if (run->n_scored < ring->tail) run->n_scored = ring->tail;
     }
     return ALEA_OK;
 }
 
-/* A run without output is over when its sequence and its scores are there. */
+/* A run without output is over when its scores are there, or its sequence where it has none. */
 static bool is_over(const alea_engine *engine, const alea_run *run) {
     if (run->request->params.max_tokens > 0) return false;
-    if (engine->slots[run->slot].length < alea__run_prefill(run)) return false;
-    return !alea__run_scores_prompt(run) || run->request->scores.tail == run->n_prompt;
+    if (alea__run_scores_prompt(run)) return run->request->scores.tail == run->n_prompt;
+    return engine->slots[run->slot].length >= alea__run_prefill(run);
 }
 
 bool alea__feed_scores(alea_engine *engine) {
@@ -129,7 +139,7 @@ bool alea__feed_scores(alea_engine *engine) {
         alea_score_ring *ring = &run->request->scores;
         alea_error error;
         alea_status status = ALEA_OK;
-        if (run->index == 0 && ring->tail < run->n_stored) {
+        if (alea__run_scores_prompt(run) && is_feedable(run)) {
             const int32_t before = ring->tail;
             pthread_mutex_lock(&run->request->mutex);
             status = feed(engine, run, &error);
@@ -178,6 +188,7 @@ alea_status alea__present_scores(alea_engine *engine, alea_plan *plan, int32_t i
     for (int32_t j = 0; j < n_rows; j++) {
         const int32_t position = item->position + item->first_row + j + 1;
         if (position >= run->n_prompt) return ALEA_OK;
+        if (run->tokens[position] < 0) continue; /* fed, not scored */
         const int32_t row = plan->score_row[i] + j;
         alea_score score;
         const alea_status status = alea__scoring_read(

@@ -58,6 +58,19 @@ static void copy_bad_words(carver *c, alea_request_params *p) {
     if (copy) p->bad_words = copy;
 }
 
+static void copy_opaques(carver *c, alea_request_params *p) {
+    if (p->n_opaques == 0) return;
+    alea_opaque *copy = carve(c, (size_t)p->n_opaques, sizeof *copy);
+    for (int32_t i = 0; i < p->n_opaques; i++) {
+        const alea_opaque *from = &p->opaques[i];
+        uint8_t *data = carve(c, from->data.length, 1);
+        if (!copy) continue;
+        if (from->data.length > 0) memcpy(data, from->data.data, from->data.length);
+        copy[i] = (alea_opaque){from->position, from->length, {data, from->data.length}};
+    }
+    if (copy) p->opaques = copy;
+}
+
 static void copy_stops(carver *c, alea_request_params *p, alea_stops *stops) {
     if (p->n_stops == 0) return;
     alea_bytes *copy = carve(c, (size_t)p->n_stops, sizeof *copy);
@@ -115,7 +128,7 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
     memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
     alea__history_init(&run->history, history, most);
     for (int32_t i = 0; i < n_prompt; i++)
-        alea__history_add_prompt(&run->history, prompt[i]);
+        if (prompt[i] >= 0) alea__history_add_prompt(&run->history, prompt[i]);
     alea__stop_match_init(&run->stop_match, p->n_stops, match);
     run->ring = (alea_ring){
         .entries = entries, .alternatives = alternatives, .capacity = capacity, .width = width};
@@ -152,6 +165,7 @@ static void carve_request(carver *c, const alea_engine *engine, alea_request *re
     copy_list(c, &p->stop_tokens);
     copy_list(c, &p->thinking_close);
     copy_list(c, &p->selected);
+    copy_opaques(c, p);
     copy_biases(c, p);
     copy_bad_words(c, p);
     copy_stops(c, p, &request->stops);
@@ -181,6 +195,38 @@ static alea_status check_offer(const alea_engine *engine, const alea_request_par
     return ALEA_OK;
 }
 
+/* Tokens are tokens, and -1 stands exactly where the opaque spans are. */
+static alea_status check_prompt(const alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
+                                const alea_request_params *p, alea_error *error) {
+    /* A span is computed whole, beside a step of every running choice. */
+    const int32_t most = engine->options.round_tokens - engine->options.slots + 1;
+    for (int32_t i = 0; i < p->n_opaques; i++) {
+        const alea_opaque *o = &p->opaques[i];
+        if (o->length > most || o->position > n_prompt - o->length) {
+            return alea_error_set(error, ALEA_EINVAL,
+                                  "opaque span %d has %d positions from %d on, at most %d fit a "
+                                  "round and the prompt has %d",
+                                  i, o->length, o->position, most, n_prompt);
+        }
+    }
+    int32_t next = 0; /* the opaque span that ends behind i, or starts there */
+    for (int32_t i = 0; i < n_prompt; i++) {
+        while (next < p->n_opaques && i >= p->opaques[next].position + p->opaques[next].length)
+            next++;
+        const bool opaque = next < p->n_opaques && i >= p->opaques[next].position;
+        if (opaque && prompt[i] == -1) continue;
+        if (!opaque && prompt[i] >= 0 && prompt[i] < engine->info.vocab) continue;
+        if (opaque) {
+            return alea_error_set(error, ALEA_EINVAL,
+                                  "prompt token %d is %d, inside an opaque span it is -1", i,
+                                  prompt[i]);
+        }
+        return alea_error_set(error, ALEA_EINVAL, "prompt token %d is %d, the vocabulary is 0..%d",
+                              i, prompt[i], engine->info.vocab - 1);
+    }
+    return ALEA_OK;
+}
+
 static alea_status check_submit(const alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
                                 const alea_request_params *params, alea_error *error) {
     const int32_t context = engine->info.context_tokens;
@@ -192,14 +238,8 @@ static alea_status check_submit(const alea_engine *engine, const int32_t *prompt
                               "the prompt has %d tokens, the context holds %d with the answer",
                               n_prompt, context);
     }
-    for (int32_t i = 0; i < n_prompt; i++) {
-        if (prompt[i] < 0 || prompt[i] >= engine->info.vocab) {
-            return alea_error_set(error, ALEA_EINVAL,
-                                  "prompt token %d is %d, the vocabulary is 0..%d", i, prompt[i],
-                                  engine->info.vocab - 1);
-        }
-    }
-    const alea_status status = alea__params_check(params, engine->info.vocab, error);
+    alea_status status = alea__params_check(params, engine->info.vocab, error);
+    if (status >= 0) status = check_prompt(engine, prompt, n_prompt, params, error);
     if (status < 0) return status;
     return check_offer(engine, params, error);
 }

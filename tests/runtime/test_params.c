@@ -127,6 +127,20 @@ static void test_reports_are_checked(void **state) {
     TRY("logprob_token_ids[1]", p.top = 0, p.selected = ((alea_token_list){beyond, 2}));
 }
 
+static void test_opaque_spans_rise_and_do_not_overlap(void **state) {
+    (void)state;
+    static const alea_opaque good[] = {{0, 3, {NULL, 0}}, {3, 1, {NULL, 0}}, {9, 5, {NULL, 0}}};
+    static const alea_opaque over[] = {{0, 3, {NULL, 0}}, {2, 1, {NULL, 0}}};
+    static const alea_opaque empty[] = {{0, 0, {NULL, 0}}};
+    static const alea_opaque before[] = {{-1, 3, {NULL, 0}}};
+    static const alea_opaque lost[] = {{0, 3, {NULL, 2}}};
+    TRY(NULL, p.opaques = good, p.n_opaques = 3);
+    TRY("opaque span 1: 1 positions from 2 on", p.opaques = over, p.n_opaques = 2);
+    TRY("opaque span 0", p.opaques = empty, p.n_opaques = 1);
+    TRY("opaque span 0", p.opaques = before, p.n_opaques = 1);
+    TRY("opaque span 0", p.opaques = lost, p.n_opaques = 1);
+}
+
 static void test_a_count_without_its_array_is_refused(void **state) {
     (void)state;
     TRY("logit_bias entries: 2 are announced, but the array is NULL", p.n_biases = 2);
@@ -138,6 +152,7 @@ static void test_a_count_without_its_array_is_refused(void **state) {
     TRY("stop[0] is NULL", p.stops = no_bytes, p.n_stops = 1);
     TRY("thinking close: 1", p.thinking_close.count = 1);
     TRY("logprob_token_ids: 1", p.top = 0, p.selected.count = 1);
+    TRY("opaque spans: 1", p.n_opaques = 1);
 }
 
 int main(void) {
@@ -148,6 +163,7 @@ int main(void) {
         cmocka_unit_test(test_constraints_are_checked),
         cmocka_unit_test(test_ends_are_checked),
         cmocka_unit_test(test_reports_are_checked),
+        cmocka_unit_test(test_opaque_spans_rise_and_do_not_overlap),
         cmocka_unit_test(test_a_count_without_its_array_is_refused),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
