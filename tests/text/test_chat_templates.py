@@ -436,7 +436,7 @@ class TestHostile(TemplatesCase):
             started = time.monotonic()
             answer = self.render(source, time_ms_max=500)
             with self.subTest(name):
-                self.assertLess(time.monotonic() - started, 10 if not SANITIZED else 30)
+                self.assertLess(time.monotonic() - started, 60)
                 self.assertRegex(answer.get("error", f"{answer}"[:200]),
                                  r"^chat template, line \d+, column \d+(, in [\w ]+)?: .")
 
@@ -478,7 +478,7 @@ class TestHostile(TemplatesCase):
         started = time.monotonic()
         answer = self.render(source, [{"role": "user", "content": "</think> " * 300000}])
         self.assertEqual(text_of(answer), "300001 300001 False 300000 300000 2699999")
-        self.assertLess(time.monotonic() - started, 10 if not SANITIZED else 30)
+        self.assertLess(time.monotonic() - started, 60)
 
     def test_inputs_that_are_not_what_they_must_be_are_refused(self):
         for messages in ("", "{}", "[1]", "[", "[{\"a\":1,\"a\":2}]", "[18446744073709551615]"):
