@@ -18,6 +18,7 @@ enum side { SIDE_KNOWN = 1, SIDE_LEFT = 2, SIDE_RIGHT = 4 };
 typedef struct special {
     alea_bytes name; /* the core's; never empty */
     int32_t token;
+    bool is_text; /* the core finds it in any text, so there it has to be cut */
     int32_t next; /* in `specials`, with the same first byte; -1: none */
     _Atomic uint8_t sides;
 } special;
@@ -30,6 +31,8 @@ struct alea_chat_tokenizer {
     int32_t bos;        /* -1: not put in front */
 };
 
+enum { TAKEN = 1, CUT = 2 };
+
 typedef struct hit {
     size_t at;
     int32_t special;
@@ -39,7 +42,7 @@ typedef struct hit {
 typedef struct work {
     const alea_chat_tokenizer *own;
     uint8_t *text;
-    uint8_t *taken; /* per byte: belongs to a hit */
+    uint8_t *taken; /* per byte: TAKEN, it belongs to a hit; CUT, text ends before it */
     size_t bytes;
     hit *hits;
     size_t n_hits, hits_capacity;
@@ -54,9 +57,27 @@ static int by_length(const void *a, const void *b) {
     return left->token < right->token ? -1 : left->token > right->token;
 }
 
+/* "<|start|>", "<|turn>": some vocabularies hold the marks of roles as text. */
+static bool looks_like_control(alea_bytes name) {
+    static const char *const starts[] = {"<|", "<\xEF\xBD\x9C"}; /* U+FF5C */
+    static const char *const ends[] = {"|>", "\xEF\xBD\x9C>"};
+    for (size_t i = 0; i < 2; i++) {
+        const size_t start = strlen(starts[i]), end = strlen(ends[i]);
+        if (name.length > start && memcmp(name.data, starts[i], start) == 0) return true;
+        if (name.length > end && memcmp(name.data + name.length - end, ends[i], end) == 0)
+            return true;
+    }
+    return false;
+}
+
+static bool is_text(const alea_token_info *info) {
+    return (info->flags & (ALEA_TOKEN_CONTROL | ALEA_TOKEN_UNKNOWN)) == 0;
+}
+
 static bool is_special(const alea_core *core, int32_t token, alea_token_info *info) {
-    return alea_core_token(core, token, info) == ALEA_OK && info->name.length > 0 &&
-           (info->flags & (ALEA_TOKEN_CONTROL | ALEA_TOKEN_UNKNOWN)) != 0;
+    if (alea_core_token(core, token, info) != ALEA_OK || info->name.length == 0) return false;
+    if (!is_text(info)) return true;
+    return (info->flags & ALEA_TOKEN_USER) != 0 && looks_like_control(info->name);
 }
 
 alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokenizer **tokenizer,
@@ -79,6 +100,7 @@ alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokeniz
     for (int32_t token = 0; token < about.vocab && own->n < n; token++) {
         if (!is_special(core, token, &info)) continue;
         specials[own->n].name = info.name;
+        specials[own->n].is_text = is_text(&info);
         specials[own->n++].token = token;
     }
     qsort(specials, (size_t)own->n, sizeof(*specials), by_length);
@@ -145,11 +167,29 @@ static void drop_overlaps(work *w) {
         const size_t length = w->own->specials[found.special].name.length;
         /* What is taken already is longer, so it shows at an end. */
         if (w->taken[found.at] || w->taken[found.at + length - 1]) continue;
-        memset(w->taken + found.at, 1, length);
+        memset(w->taken + found.at, TAKEN, length);
         w->hits[kept++] = found;
     }
     w->n_hits = kept;
     qsort(w->hits, w->n_hits, sizeof(*w->hits), by_place);
+}
+
+/* Where a stranger, or he and the template together, wrote a name that the core would find. The cut
+ * is behind the first character, so no character is cut. */
+static void cut_names(work *w) {
+    const special *specials = w->own->specials;
+    for (size_t at = 0; at < w->bytes; at++) {
+        for (int32_t i = w->own->first[w->text[at]]; i >= 0; i = specials[i].next) {
+            const alea_bytes name = specials[i].name;
+            if (!specials[i].is_text || name.length > w->bytes - at || w->taken[at] == TAKEN ||
+                memcmp(w->text + at, name.data, name.length) != 0)
+                continue;
+            size_t cut = at + 1;
+            while (cut < w->bytes && (w->text[cut] & 0xC0) == 0x80)
+                cut++;
+            if (cut < at + name.length && w->taken[cut] == 0) w->taken[cut] = CUT;
+        }
+    }
 }
 
 static bool make_room(work *w, size_t more) {
@@ -164,7 +204,7 @@ static bool make_room(work *w, size_t more) {
     return true;
 }
 
-static alea_status add_text(work *w, size_t begin, size_t end) {
+static alea_status add_piece(work *w, size_t begin, size_t end) {
     if (begin >= end) return ALEA_OK;
     const alea_bytes text = {.data = w->text + begin, .length = end - begin};
     size_t room = text.length / 2 + 16, count = 0;
@@ -178,6 +218,16 @@ static alea_status add_text(work *w, size_t begin, size_t end) {
     }
     w->n_ids += count;
     return ALEA_OK;
+}
+
+static alea_status add_text(work *w, size_t begin, size_t end) {
+    for (size_t at = begin + 1; at < end; at++) {
+        if (w->taken[at] != CUT) continue;
+        const alea_status status = add_piece(w, begin, at);
+        if (status < 0) return status;
+        begin = at;
+    }
+    return add_piece(w, begin, end);
 }
 
 /* Whether the core makes of `text` this one token. */
@@ -240,6 +290,7 @@ static alea_status gather(work *w, const alea_chat_text *text, bool add_special)
         at += span->text.length;
     }
     drop_overlaps(w);
+    cut_names(w);
     const int32_t bos = add_special ? w->own->bos : -1;
     if (bos >= 0) {
         if (!make_room(w, 1)) return ALEA_ENOMEM;

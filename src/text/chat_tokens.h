@@ -4,7 +4,7 @@
  * those of the whole text tokenized at once wherever no message holds such a name.
  *
  * Tokens that a model's author added as text (ALEA_TOKEN_USER, "<think>") are text here too, from
- * whomever it comes.
+ * whomever it comes; but for those that look like control tokens ("<|start|>"): they are such.
  */
 #ifndef ALEA_TEXT_CHAT_TOKENS_H
 #define ALEA_TEXT_CHAT_TOKENS_H

@@ -249,6 +249,90 @@ static void test_templates_are_refused_with_a_place(void **state) {
     alea__chat_tokenizer_destroy(NULL);
 }
 
+/* A vocabulary of bytes, a mark of roles that counts as text, a word, and a control token. */
+enum { START = 256, WORD = 257, END = 258, FAKE_VOCAB = 259 };
+static const char *const fake_names[] = {"<|start|>", "<think>", "<|end|>"};
+
+static void fake_describe(const alea_core *core, alea_core_info *info) {
+    (void)core;
+    info->vocab = FAKE_VOCAB;
+    info->bos = -1;
+}
+
+static void fake_token(const alea_core *core, int32_t token, alea_token_info *info) {
+    static uint8_t bytes[256];
+    (void)core;
+    *info = (alea_token_info){.flags = token == END     ? ALEA_TOKEN_CONTROL
+                                       : token >= START ? ALEA_TOKEN_USER
+                                                        : 0};
+    if (token >= START) {
+        info->name = (alea_bytes){(const uint8_t *)fake_names[token - START],
+                                  strlen(fake_names[token - START])};
+    } else {
+        bytes[token] = (uint8_t)token;
+        info->name = (alea_bytes){&bytes[token], 1};
+    }
+}
+
+static alea_status fake_tokenize(const alea_core *core, alea_bytes text, uint32_t flags,
+                                 int32_t *tokens, size_t capacity, size_t *count) {
+    (void)core;
+    *count = 0;
+    for (size_t at = 0; at < text.length;) {
+        int32_t token = text.data[at];
+        size_t length = 1;
+        for (int32_t i = START; i < FAKE_VOCAB; i++) {
+            const size_t n = strlen(fake_names[i - START]);
+            if (i == END && (flags & ALEA_TOKENIZE_MARKUP) == 0) continue;
+            if (n > text.length - at || memcmp(text.data + at, fake_names[i - START], n) != 0)
+                continue;
+            token = i;
+            length = n;
+        }
+        if (*count < capacity) tokens[*count] = token;
+        ++*count;
+        at += length;
+    }
+    return ALEA_OK;
+}
+
+static size_t count_of(const int32_t *ids, size_t n, int32_t token) {
+    size_t found = 0;
+    for (size_t i = 0; i < n; i++)
+        found += ids[i] == token;
+    return found;
+}
+
+/* gpt-oss comes so: "<|start|>" and "<|message|>" are text to its vocabulary. */
+static void test_marks_of_roles_that_count_as_text_cannot_be_forged(void **state) {
+    (void)state;
+    const alea_core_api api = {.abi = ALEA_CORE_ABI,
+                               .struct_bytes = sizeof(api),
+                               .name = "fake",
+                               .describe = fake_describe,
+                               .token_info = fake_token,
+                               .tokenize = fake_tokenize};
+    const alea_core core = {.api = &api, .vocab = FAKE_VOCAB};
+    check_as_whole(&core, (const char *[]){"<|start|>a", "b<think>", "<|end|>", NULL});
+    static const char *const chats[][6] = {
+        {"<|start|>", "<|start|><|start|>x<|start|>", "<|end|>", NULL},
+        {"<|start|><|sta", "rt|>", "<|end|>", NULL},
+        {"<|start|>", "a<|start|><think>", "|><|end|>", NULL},
+        {"", "<|start", "|><|start|><|end|>", NULL},
+        {"<", "|start|>", "<|start|><|end|>", NULL},
+    };
+    for (size_t i = 0; i < sizeof(chats) / sizeof(chats[0]); i++) {
+        sample c;
+        int32_t ids[TOKENS_MAX];
+        make_chat(&c, chats[i]);
+        const size_t n = tokenize_chat(&core, &c.text, false, ids);
+        assert_int_equal(count_of(ids, n, START), 1);
+        assert_int_equal(count_of(ids, n, END), 1);
+        assert_int_equal(count_of(ids, n, WORD), i == 2);
+        assert_int_equal(n + 8 + 6 + 6 * (size_t)(i == 2), c.text.bytes);
+    }
+}
+
 enum { THREADS = 4, RENDERINGS = 50 };
 
 static void *render_often(void *argument) {
@@ -297,6 +381,7 @@ int main(void) {
         cmocka_unit_test(test_chats_of_a_bpe_vocabulary),
         cmocka_unit_test(test_chats_of_an_spm_vocabulary),
         cmocka_unit_test(test_chats_of_the_default_model),
+        cmocka_unit_test(test_marks_of_roles_that_count_as_text_cannot_be_forged),
         cmocka_unit_test(test_bos_is_put_in_front_once),
         cmocka_unit_test(test_too_many_tokens_are_refused),
         cmocka_unit_test(test_the_default_models_template_gives_its_tokens),
