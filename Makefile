@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval sanitize stress fuzz mutants prove search lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -68,6 +68,12 @@ prove: build ## the error of the exponential at every one of its arguments
 
 search: ## SEARCH random schedules (default 40) of every model for a request that company changes
 	@tools/search $(SEARCH)
+
+check-cuda: ## every case table of the operators on a CUDA device; without one, how many it skips
+	@tools/setup test
+	@cmake --preset cuda >/dev/null
+	@cmake --build --preset cuda
+	@tests/cuda/check $(BUILD)/cuda
 
 lint: ## check format, layers, lengths and what cppcheck finds
 	@tools/setup test

@@ -9,8 +9,11 @@ if(NOT ALEA_CUDA)
     return()
 endif()
 
-find_program(ALEA_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin
-             ${ALEA_DEPS}/cuda/bin REQUIRED)
+find_program(ALEA_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+if(NOT ALEA_NVCC)
+    message(WARNING "no nvcc, so no CUDA module: put it on the PATH or set CUDA_HOME")
+    return()
+endif()
 
 # Machine code for each, and for later devices what the driver can compile from the newest. -fmad
 # would fuse what the project's arithmetic keeps apart (docs/numerics.md).

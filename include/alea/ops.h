@@ -69,8 +69,10 @@ enum alea_op_flag {
 typedef struct alea_op_config {
     uint32_t struct_bytes; /**< sizeof(alea_op_config) */
     uint32_t flags;        /**< alea_op_flag bits */
-    /** "cpu" (vector code of this machine), "cpu-ref" (plain C, the specification), the name of a
-     *  registered one, ALEA_TARGET_BUILTIN, or NULL: by the device of each call's tensors. */
+    /** "cpu" (vector code of this machine), "cpu-ref" (plain C, the specification), "cuda" (the
+     *  device that is current when the operator is made), the name of a registered one,
+     *  ALEA_TARGET_BUILTIN, or NULL: by the device of each call's tensors. By NULL the GPU is
+     *  served only where the process uses CUDA already when the operator is made. */
     const char *target;
     int32_t threads;   /**< the caller among them; 0: as many as the affinity mask allows */
     int32_t max_vocab; /**< longest row: vocab, or S_kv of alea_topk_select; at least 1 */
@@ -105,7 +107,13 @@ typedef struct alea_op_config {
  *           ALEA_EUNSUPPORTED (no target serves the call: each is listed with its reason).
  *           After any of them no output has been written
  * Memory    allocates nothing
- * Stream    the target's own; NULL for the CPU, which returns when the result is there
+ * Stream    the target's own; NULL for the CPU, which returns when the result is there. For CUDA
+ *           a cudaStream_t: the call enqueues, never waits, and may be captured in a graph
+ *
+ * On a CUDA device no value is read back, so none is refused: ALEA_OP_CHECK_VALUES is
+ * unsupported; an id outside the vocabulary counts as none, and falls as a draft; a sampling
+ * parameter outside its domain gives its row token -1 and the verdict ALEA_EINVAL.
+ * alea_topk_select gives its set in no order that two runs share.
  */
 #define ALEA_OP_DECLARE(type)                                                                      \
     typedef struct type type;                                                                      \

@@ -8,7 +8,7 @@
 #include "kernel/cuda/stream.cuh"
 
 constexpr int settle_threads = 1024;
-constexpr int nucleus_lanes = 128;
+constexpr int nucleus_lanes = 96;
 constexpr int quick_k_max = 512;
 
 enum { TOKENS, LOGPROBS, SAMPLED, KEPT, VERDICTS, LOGITS, TEMPERATURE, TOP_K, TOP_P, MIN_P, SEED };

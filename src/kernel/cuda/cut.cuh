@@ -23,7 +23,8 @@ struct cut_bracket {
     }
 };
 
-template <class T> struct cut_search {
+template <class T>
+struct cut_search {
     const row_of<T> &row;
     const mass_rule *rule; /* NULL: entries are counted */
     u64 target;
@@ -99,8 +100,9 @@ template <class T> struct cut_search {
             }
             const float total = __shfl_sync(whole_warp, running, warp_lanes - 1);
             const float goal = rule ? (float)share * total : (float)target;
-            float sum = running - own;
-            if (sum < goal && (running >= goal || threadIdx.x == warp_lanes - 1)) {
+            const unsigned there = __ballot_sync(whole_warp, running >= goal);
+            if ((int)threadIdx.x == (there ? __ffs(there) : warp_lanes) - 1) {
+                float sum = running - own;
                 int i = 0;
                 for (; i < each - 1; i++) {
                     sum +=

@@ -37,13 +37,16 @@ struct tensor_rows {
     int32_t vocab, n;
     report_wants wants;
 
-    __device__ __forceinline__ bool asked(int64_t) const {
-        return true;
+    struct view {
+        int columns;
+    };
+    __device__ __forceinline__ view begin(int64_t) const {
+        return {1};
     }
-    __device__ __forceinline__ int columns() const {
-        return 1;
+    __device__ __forceinline__ int64_t index_of(int64_t row, int) const {
+        return row;
     }
-    __device__ __forceinline__ bool open(int64_t index, report_input &in) const {
+    __device__ __forceinline__ bool open(const view &, int64_t index, int, report_input &in) const {
         const int64_t row = first + index;
         in.x = v[LOGITS].at<const char>(row);
         in.vocab = vocab;
@@ -76,46 +79,61 @@ struct completion_rows {
     enum { AT_EPOCH = 1, AT_COUNT = 4, AT_ROLE = 10, AT_FORCED = 12, GIVEN_MAX = 128 };
     enum { REDUCED, GATED, INACTIVE, STALE, DUPLICATE }; /* alea_reduce_verdict */
 
-    __device__ int judge(int lane, const int64_t **record) const {
-        const int32_t slot = r.lane_slots[lane];
-        if (slot < 0 || slot >= r.capacity) return INACTIVE;
-        if (!r.requested[slot]) return GATED;
-        *record = r.records + (int64_t)slot * (r.header_words + r.tokens);
-        if ((*record)[AT_ROLE] == 0) return INACTIVE;
-        if ((*record)[AT_EPOCH] != r.lane_epochs[lane]) return STALE;
-        if ((*record)[AT_COUNT] == 0) return INACTIVE;
-        for (int i = 0; i < lane; i++) {
-            if (r.lane_slots[i] == slot && r.lane_epochs[i] == r.lane_epochs[lane]) {
-                return DUPLICATE;
-            }
-        }
-        return REDUCED;
-    }
+    /* A lane, read once: its columns are those that were emitted and have a row. */
+    struct view {
+        int columns;
+        int32_t first_row;
+        uint64_t forced;
+        const int64_t *tokens;
+    };
 
-    /* Whether a lane asked for anything; says what became of it. */
-    __device__ bool asked(int64_t lane) const {
-        const int64_t *record;
-        const int verdict = judge((int)lane, &record);
+    __device__ view begin(int64_t index) const {
+        const int lane = (int)index;
+        view own = {0, 0, 0, nullptr};
+        const int verdict = judge(lane, own);
         if (r.verdicts && threadIdx.x == 0) r.verdicts[lane] = verdict;
-        return verdict == REDUCED;
-    }
-    __device__ __forceinline__ int columns() const {
-        return r.tokens;
+        if (verdict != REDUCED) own.columns = 0;
+        return own;
     }
 
-    /* A column of a lane that asked. */
-    __device__ bool open(int64_t index, report_input &in) const {
-        const int lane = (int)(index / r.tokens), column = (int)(index % r.tokens);
-        const int64_t *record =
-            r.records + (int64_t)r.lane_slots[lane] * (r.header_words + r.tokens);
-        if (column >= r.lane_rows[2 * lane + 1]) return false;
-        if (column >= record[AT_COUNT] || column >= r.tokens) return false;
-        if ((uint64_t)record[AT_FORCED] >> column & 1) return false;
-        const int64_t at = (int64_t)r.lane_rows[2 * lane] + column;
+    /* Loads that do not depend on each other come before the branches that would order them. */
+    __device__ int judge(int lane, view &own) const {
+        const int32_t slot = r.lane_slots[lane], offered = r.lane_rows[2 * lane + 1];
+        const int64_t epoch = r.lane_epochs[lane];
+        const int mine = threadIdx.x & 31; /* each warp looks for duplicates by itself */
+        const bool has_earlier = mine < lane;
+        const int32_t earlier_slot = has_earlier ? r.lane_slots[mine] : -1;
+        const int64_t earlier_epoch = has_earlier ? r.lane_epochs[mine] : 0;
+        own.first_row = r.lane_rows[2 * lane];
+        if (slot < 0 || slot >= r.capacity) return INACTIVE;
+        const int64_t *record = r.records + (int64_t)slot * (r.header_words + r.tokens);
+        const int32_t wanted = r.requested[slot];
+        const int64_t role = record[AT_ROLE], held = record[AT_EPOCH], count = record[AT_COUNT];
+        own.forced = (uint64_t)record[AT_FORCED];
+        own.tokens = record + r.header_words;
+        own.columns = (int)max((int64_t)0, min(count, (int64_t)min(offered, r.tokens)));
+        if (!wanted) return GATED;
+        if (role == 0) return INACTIVE;
+        if (held != epoch) return STALE;
+        if (count == 0) return INACTIVE;
+        bool taken = earlier_slot == slot && earlier_epoch == epoch;
+        for (int i = mine + warp_lanes; i < lane; i += warp_lanes)
+            taken |= r.lane_slots[i] == slot && r.lane_epochs[i] == epoch;
+        return __any_sync(whole_warp, taken) ? DUPLICATE : REDUCED;
+    }
+
+    __device__ __forceinline__ int64_t index_of(int64_t lane, int column) const {
+        return lane * r.tokens + column;
+    }
+
+    __device__ __forceinline__ bool open(const view &own, int64_t, int column,
+                                         report_input &in) const {
+        if (own.forced >> column & 1) return false;
+        const int64_t at = (int64_t)own.first_row + column;
         if (at < 0 || at >= r.rows) return false;
         in.x = (const char *)r.logits + at * r.row_bytes;
         in.vocab = r.vocab;
-        in.token = (int32_t)record[r.header_words + column];
+        in.token = (int32_t)own.tokens[column];
         return true;
     }
 
@@ -354,11 +372,11 @@ __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     __shared__ finish_scratch scratch;
     const int64_t base = blockIdx.x / parts;
     const int part = (int)(blockIdx.x % parts);
-    if (!rows.asked(base)) return;
-    for (int column = 0; column < rows.columns(); column++) {
-        const int64_t index = base * rows.columns() + column;
+    const typename Rows::view own = rows.begin(base);
+    for (int column = 0; column < own.columns; column++) {
+        const int64_t index = rows.index_of(base, column);
         report_input in;
-        if (!rows.open(index, in)) continue;
+        if (!rows.open(own, index, column, in)) continue;
         const row_memory memory = memory_of(workspace, index);
         const row_of<T> row = open_row<T>(in.x, in.vocab, memory);
         float x = NAN;

@@ -10,7 +10,7 @@
 enum { MASKED, LOGITS, FIRST, SECOND }; /* arguments */
 
 constexpr int settle_threads = 1024;
-constexpr int nucleus_lanes = 128; /* lanes to look for a nucleus in, before the whole row */
+constexpr int nucleus_lanes = 96; /* lanes to look for a nucleus in, before the whole row */
 constexpr int quick_k_max = 512;
 
 /* What a row asks for. */
@@ -39,7 +39,8 @@ struct mask_call {
         }
         if (kind == ALEA_CUDA_TOPP_MASK || kind == ALEA_CUDA_TOPK_TOPP_MASK) {
             a.nucleus = true;
-            a.p = (kind == ALEA_CUDA_TOPP_MASK ? first_parameter : second_parameter).get(row, 1.0f);
+            const float first = first_parameter.get(row, 1.0f);
+            a.p = kind == ALEA_CUDA_TOPP_MASK ? first : second_parameter.get(row, 1.0f);
         }
         if (kind == ALEA_CUDA_MINP_MASK) {
             a.minimum = true;

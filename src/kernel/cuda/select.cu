@@ -8,7 +8,8 @@
 #include "kernel/cuda/block.cuh"
 #include "kernel/cuda/launch.cuh"
 
-constexpr int select_threads = 512;
+constexpr int wide_threads = 1024; /* of a block where rows are few */
+constexpr int slim_threads = 512;  /* where they are many: blocks then fill each other's gaps */
 constexpr int held_max =
     6144; /* collected entries; 48 KB, so that three blocks share a processor */
 constexpr int sample_size = 2048;
@@ -25,7 +26,7 @@ struct select_scratch {
     uint32_t histogram[digits];
     uint32_t digit, above; /* the digit of the cut, and how many have a larger one */
     int n, used;
-    uint32_t counts[select_threads / warp_lanes];
+    uint32_t counts[wide_threads / warp_lanes];
 };
 
 /* Dynamic: the sample first, then what was collected. */
@@ -243,7 +244,9 @@ __device__ inline void put_from_window(const select_window &w, select_scratch &s
     }
 }
 
-__global__ void __launch_bounds__(select_threads, 3) select_kernel(alea_cuda_call call) {
+template <int threads>
+__global__ void __launch_bounds__(threads, threads == wide_threads ? 2 : 3)
+    select_kernel(alea_cuda_call call) {
     enum { INDICES, SCORES, STARTS, ENDS };
     extern __shared__ __align__(16) char dynamic[];
     __shared__ select_scratch scratch;
@@ -283,10 +286,17 @@ __global__ void __launch_bounds__(select_threads, 3) select_kernel(alea_cuda_cal
     }
 }
 
-int cuda_run_select(const alea_cuda_call &call, cudaStream_t stream) {
-    static const int raised = (int)cudaFuncSetAttribute(
-        select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)sizeof(held_entries));
+template <int threads> static int run_windows(const alea_cuda_call &call, cudaStream_t stream) {
+    static const int raised = (int)cudaFuncSetAttribute(select_kernel<threads>,
+                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                                        (int)sizeof(held_entries));
     if (raised) return raised;
-    select_kernel<<<(unsigned)call.rows, select_threads, sizeof(held_entries), stream>>>(call);
+    select_kernel<threads><<<(unsigned)call.rows, threads, sizeof(held_entries), stream>>>(call);
     return (int)cudaGetLastError();
+}
+
+int cuda_run_select(const alea_cuda_call &call, cudaStream_t stream) {
+    constexpr int many_rows = 512;
+    return call.rows < many_rows ? run_windows<wide_threads>(call, stream)
+                                 : run_windows<slim_threads>(call, stream);
 }
