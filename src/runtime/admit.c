@@ -8,6 +8,9 @@
 
 #include "runtime/engine_parts.h"
 
+/* Runs that may pass by a waiting one, and runs that are looked at for it. */
+#define FOLLOWERS_MAX 64
+
 /* By priority, then arrival, then choice: also for a run that has lost its slot. */
 static bool comes_before(const alea_run *a, const alea_run *b) {
     const alea_request *x = a->request, *y = b->request;
@@ -321,6 +324,43 @@ static bool preempt_for(alea_engine *engine, const alea_run *run) {
     return true;
 }
 
+/* Its scores lie in a slot that nobody holds, and whoever came first would write over them. */
+static bool has_scores_waiting(const alea_engine *engine, const alea_run *run) {
+    if (!alea__run_is_scoring(run)) return false;
+    int32_t n_scores = 0;
+    const int32_t best = best_scores(engine, run, &n_scores);
+    return best >= 0 && n_scores >= ALEA_PREFIX_MIN_TOKENS && !engine->slots[best].run;
+}
+
+/*
+ * Scored prompts that go on where an idle slot ended go first, so that the answers to one question
+ * follow each other in one slot. They pass by a run of their own priority FOLLOWERS_MAX times, and
+ * only the beginning of the list is looked through: the search costs comparing tokens.
+ */
+static void start_followers(alea_engine *engine) {
+    alea_run **at = &engine->waiting;
+    alea_run *first = NULL; /* the one that is passed by */
+    for (int32_t i = 0; *at && i < FOLLOWERS_MAX && idle_slot(engine) >= 0; i++) {
+        alea_run *run = *at;
+        alea_finish finish;
+        int32_t cached = 0;
+        if (first && first->request->params.priority != run->request->params.priority) return;
+        const bool ready = !is_due(run, engine->now_ns, &finish) &&
+                           run->state == ALEA_RUN_WAITING && !must_wait(engine, run);
+        const int32_t slot =
+            ready && has_scores_waiting(engine, run) ? place_run(engine, run, &cached) : -1;
+        if (slot >= 0) {
+            *at = run->next;
+            start_run(engine, run, slot, cached);
+            if (first && ++first->passed_by == FOLLOWERS_MAX) return;
+            continue;
+        }
+        if (ready && !first) first = run;
+        if (first && first->passed_by == FOLLOWERS_MAX) return;
+        at = &run->next;
+    }
+}
+
 /*
  * In order of the list; a waiting sibling lets later requests pass, a lack of slots does not. What
  * was cancelled or is overdue ends wherever it stands: its place in the queue is free again.
@@ -354,5 +394,6 @@ static void start_waiting(alea_engine *engine) {
 void alea__admit(alea_engine *engine) {
     take_inbox(engine);
     sweep_slots(engine);
+    start_followers(engine);
     start_waiting(engine);
 }

@@ -95,6 +95,7 @@ typedef struct alea_run {
     /* A scored prompt's, in choice 0: the scores of positions below n_stored come from the slot,
      * those below n_scored are there or on their way. */
     int32_t n_stored, n_scored;
+    int32_t passed_by; /* how often it waited on for another's sake: start_followers */
     alea_history history;
 
     bool thinking;    /* the thinking budget runs */

@@ -167,6 +167,102 @@ static void test_prompts_that_begin_alike_wait_for_the_common_scores(void **stat
     rig_close(&r);
 }
 
+enum { QUESTIONS = 8, ANSWERS = 4, QUESTION = 150, ANSWER = 10 };
+
+static void make_answer(int32_t tokens[QUESTION + ANSWER], int32_t question, int32_t answer) {
+    score_fill(tokens, QUESTION, (uint64_t)question);
+    score_fill(tokens + QUESTION, ANSWER, 1000 + (uint64_t)(question * ANSWERS + answer));
+}
+
+/* More questions than slots, each with its answers: none is scored twice, in whatever order. */
+static void test_each_question_is_scored_once_over_few_slots(void **state) {
+    (void)state;
+    enum { N = QUESTIONS * ANSWERS };
+    static rig_choice all[N];
+    for (int32_t order = 0; order < 2; order++) {
+        memset(all, 0, sizeof all);
+        int32_t tokens[QUESTION + ANSWER];
+        rig r = rig_open(score_toy, 3, 64, score_options(0, ALEA_SCORED_CACHE_AUTO));
+        alea_request *requests[N];
+        for (int32_t i = 0; i < N; i++) {
+            make_answer(tokens, order ? i % QUESTIONS : i / ANSWERS,
+                        order ? i / QUESTIONS : i % ANSWERS);
+            const alea_request_params p = score_params(1, 1);
+            requests[i] = rig_submit(&r, tokens, QUESTION + ANSWER, &p);
+        }
+        for (int32_t n_over = 0; n_over < N;) {
+            n_over = 0;
+            assert_true(alea__engine_step(r.engine, 1) >= 0);
+            for (int32_t i = 0; i < N; i++)
+                n_over += rig_read(requests[i], &all[i]);
+        }
+        for (int32_t i = 0; i < N; i++) {
+            make_answer(tokens, order ? i % QUESTIONS : i / ANSWERS,
+                        order ? i / QUESTIONS : i % ANSWERS);
+            score_reference(score_toy, tokens, QUESTION + ANSWER, 1, &expected[0]);
+            score_assert_equal(&all[i], &expected[0]);
+            alea__request_release(requests[i]);
+        }
+        assert_int_equal(score_positions(&r), QUESTIONS * (QUESTION + ANSWER * ANSWERS - 1));
+        rig_close(&r);
+    }
+}
+
+static void test_a_follower_passes_by_nothing_that_matters_more(void **state) {
+    (void)state;
+    int32_t tokens[QUESTION + ANSWER], other[30];
+    rig r = rig_open(score_toy, 1, 64, score_options(0, ALEA_SCORED_CACHE_AUTO));
+    alea_request_params p = score_params(1, 2);
+    alea_request *requests[3];
+    make_answer(tokens, 1, 0);
+    requests[0] = rig_submit(&r, tokens, QUESTION + ANSWER, &p);
+    assert_int_equal(alea__engine_step(r.engine, 1), ALEA_OK);
+    score_fill(other, 30, 99);
+    requests[1] = rig_submit(&r, other, 30, &p);
+    make_answer(tokens, 1, 1);
+    p.priority = 1;
+    requests[2] = rig_submit(&r, tokens, QUESTION + ANSWER, &p);
+    for (int32_t i = 0; i < 3; i++) {
+        memset(got, 0, sizeof got);
+        rig_finish(&r, requests[i], got);
+        assert_int_equal(got[0].n, 2);
+    }
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.preempted, 0);
+    rig_close(&r);
+}
+
+/* A stranger is passed by for a while, not for ever. */
+static void test_followers_do_not_starve_a_stranger(void **state) {
+    (void)state;
+    int32_t tokens[QUESTION + ANSWER], other[30];
+    rig r = rig_open(score_toy, 1, 64, score_options(0, ALEA_SCORED_CACHE_AUTO));
+    const alea_request_params p = score_params(1, 0);
+    make_answer(tokens, 1, 0);
+    alea_request *follower = rig_submit(&r, tokens, QUESTION + ANSWER, &p);
+    score_fill(other, 30, 99);
+    alea_request *stranger = rig_submit(&r, other, 30, &p);
+    int32_t n_followers = 0;
+    for (memset(got, 0, sizeof got); !rig_read(stranger, got); n_followers++) {
+        make_answer(tokens, 1, n_followers + 1);
+        alea_request *next = rig_submit(&r, tokens, QUESTION + ANSWER, &p);
+        memset(got + 1, 0, sizeof *got);
+        for (bool over = false; !over && !rig_read(stranger, got);) {
+            assert_true(alea__engine_step(r.engine, 1) >= 0);
+            over = rig_read(follower, got + 1);
+        }
+        alea__request_release(follower);
+        follower = next;
+        assert_true(n_followers < 100);
+    }
+    assert_in_range(n_followers, 10, 80);
+    assert_int_equal(got[0].n_scores, 30);
+    alea__request_release(follower);
+    alea__request_release(stranger);
+    rig_close(&r);
+}
+
 /* ---- by chance ---- */
 
 /* At most n events; true once all is read. */
@@ -248,6 +344,9 @@ int main(void) {
         cmocka_unit_test(test_the_scored_cache_can_be_left_out),
         cmocka_unit_test(test_the_scored_cache_needs_rows_that_do_not_depend_on_the_batch),
         cmocka_unit_test(test_prompts_that_begin_alike_wait_for_the_common_scores),
+        cmocka_unit_test(test_each_question_is_scored_once_over_few_slots),
+        cmocka_unit_test(test_a_follower_passes_by_nothing_that_matters_more),
+        cmocka_unit_test(test_followers_do_not_starve_a_stranger),
         cmocka_unit_test(test_random_schedules_change_no_score),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
