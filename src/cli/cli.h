@@ -87,7 +87,7 @@ typedef struct alea_settings {
     bool prompt_tokens_details;
     const char *prompt_logprobs; /* "on", "off" */
     const char *scored_cache;    /* "on", "off", "auto" */
-    const char *log_level; /* "error", "warning", "info", "debug" */
+    const char *log_level;       /* "error", "warning", "info", "debug" */
     const char *config;
 
     const char *const *operands;

@@ -59,6 +59,14 @@ class Requests(rig.Case):
                 self.assertIn("message", json.loads(answer)["error"])
         self.server.complete(max_tokens=1)
 
+    def test_a_prompt_of_ten_megabytes_is_refused_and_delays_nobody(self):
+        answers = []
+
+        def ask_much():
+            answers.append(self.server.ask("POST", "/v1/completions", {"prompt": "wombat " * 1500000}))
+        rig.in_parallel([ask_much] + [lambda: self.server.complete(max_tokens=20)] * 4)
+        self.assert_error(answers[0], 400, "context_length_exceeded")
+
     def test_unknown_paths_methods_and_types_are_told_apart(self):
         ask = self.server.ask
         self.assert_error(ask("GET", "/"), 404, "unknown_url")
