@@ -207,7 +207,7 @@ static params params_at(char *at, const cuda_case *c) {
     p.tokens = p.k + n;
     p.zeros = p.tokens + n;
     p.drafts = p.zeros + n;
-    p.p = (float *)(p.drafts + n * DRAFTS);
+    p.p = (float *)(void *)(p.drafts + n * DRAFTS);
     p.temperature = p.p + n;
     p.bytes = (size_t)((char *)(p.temperature + n) - at);
     return p;
