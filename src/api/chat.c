@@ -378,24 +378,42 @@ static bool is_blank(uint8_t c) {
     return c == ' ' || (c >= '\t' && c <= '\r');
 }
 
+static void copy_backwards(uint8_t *to, alea_bytes from) {
+    for (size_t i = 0; i < from.length; i++)
+        to[i] = from.data[from.length - 1 - i];
+}
+
+/* The last place of `part` in `text`, SIZE_MAX: none. Backwards, so that memmem can do it in time
+ * linear in both: a template may drop the content of a message that repeats itself for megabytes.
+ */
+static alea_status last_place(alea_bytes text, alea_bytes part, alea_arena *arena, size_t *place) {
+    uint8_t *backwards = alea__arena_alloc(arena, text.length + part.length);
+    if (!backwards) return ALEA_ENOMEM;
+    copy_backwards(backwards, text);
+    copy_backwards(backwards + text.length, part);
+    const uint8_t *found = memmem(backwards, text.length, backwards + text.length, part.length);
+    *place = found ? text.length - (size_t)(found - backwards) - part.length : SIZE_MAX;
+    return ALEA_OK;
+}
+
 /* Where the text ends if it is to be continued behind `content`: at the last place where it stands,
  * with the blanks at its end only where the template kept them. SIZE_MAX: it stands nowhere. */
-static size_t end_behind(alea_bytes text, alea_bytes content) {
+static alea_status end_behind(alea_bytes text, alea_bytes content, alea_arena *arena, size_t *end) {
     size_t first = 0, length = content.length;
     while (first < length && is_blank(content.data[first]))
         first++;
     while (length > first && is_blank(content.data[length - 1]))
         length--;
-    const size_t core = length - first;
-    if (core == 0) return SIZE_MAX;
-    for (size_t at = text.length + 1; at-- > 0;) {
-        if (text.length - at < core || memcmp(text.data + at, content.data + first, core)) continue;
-        const size_t tail = content.length - first;
-        const bool kept =
-            text.length - at >= tail && !memcmp(text.data + at, content.data + first, tail);
-        return at + (kept ? tail : core);
-    }
-    return SIZE_MAX;
+    const alea_bytes core = {content.data + first, length - first};
+    *end = SIZE_MAX;
+    if (core.length == 0) return ALEA_OK;
+    size_t at;
+    const alea_status status = last_place(text, core, arena, &at);
+    if (status < 0 || at == SIZE_MAX) return status;
+    const size_t tail = content.length - first;
+    const bool kept = text.length - at >= tail && !memcmp(text.data + at, core.data, tail);
+    *end = at + (kept ? tail : core.length);
+    return ALEA_OK;
 }
 
 /* The whole text in one piece, in the arena. */
@@ -435,7 +453,8 @@ static alea_status finish_text(const alea_api_values *values, const rendering *r
     alea_status status = join_spans(r->text, arena, &joined, error);
     if (status < 0) return status;
     if (values->continue_final_message.value) {
-        const size_t end = end_behind(joined, r->last);
+        size_t end;
+        if (end_behind(joined, r->last, arena, &end) < 0) return alea__api_no_memory(error);
         if (end == SIZE_MAX)
             return refuse(error, "continue_final_message",
                           "the last message has no content that the template shows, so it cannot "

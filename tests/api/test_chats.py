@@ -1,5 +1,6 @@
 """Messages: what the template sees of them, where the prompt ends, and what cannot be forged."""
 import sys
+import time
 
 import rig
 
@@ -89,6 +90,19 @@ class Chats(rig.Case):
         messages[-1]["content"] = "unseen"
         self.refused("chat", {"messages": messages, "chat_template": "x", **more},
                      "continue_final_message")
+
+    def test_where_a_final_message_stands_is_found_in_linear_time(self):
+        messages = [{"role": "user", "content": "a" * 2000000},
+                    {"role": "assistant", "content": "a" * 1000000 + "b"}]
+        begun = time.monotonic()
+        self.refused("chat", {"messages": messages, "chat_template": "{{ messages[0].content }}",
+                              "add_generation_prompt": False, "continue_final_message": True},
+                     "continue_final_message")
+        self.assertLess(time.monotonic() - begun, 15)
+        messages = [{"role": "user", "content": "abab"}, {"role": "assistant", "content": "aba "}]
+        found = self.rendered(messages, chat_template="ababa bab", add_generation_prompt=False,
+                              continue_final_message=True)
+        self.assertEqual(found, "ababa ")
 
     def test_the_first_token_comes_when_asked(self):
         self.rendered([{"role": "user", "content": "q"}], add_special_tokens=True)
