@@ -114,11 +114,11 @@ static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan,
 }
 
 static void plan_decoding(alea_engine *engine, alea_plan *plan, int32_t *budget) {
-    for (int32_t s = 0; s<engine->options.slots && * budget> 0; s++) {
+    for (int32_t s = 0; s < engine->options.slots; s++) {
         alea_run *run = engine->slots[s].run;
+        if (*budget == 0 || plan->n_rows == engine->info.round_rows) return;
         if (!run || run->state != ALEA_RUN_ACTIVE) continue;
         if (!is_decoding(engine, run) || !may_sample(run)) continue;
-        if (plan->n_rows == engine->info.round_rows) return;
         add_item(engine, plan, run, 1, 0);
         --*budget;
     }
