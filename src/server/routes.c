@@ -258,9 +258,11 @@ static bool has_word(const char *list, const char *word) {
     return false;
 }
 
-/* A page of another origin can send text/plain without asking first; it cannot send this. */
-static bool is_json(const char *content_type) {
-    if (!content_type) return true;
+/* A page of another origin can send text/plain, or no type at all, without asking first; it cannot
+ * send this. Browsers name the origin with every POST. */
+static bool is_json(const alea_http_exchange *exchange) {
+    const char *content_type = alea__http_header_of(exchange, "content-type");
+    if (!content_type) return !alea__http_header_of(exchange, "origin");
     const size_t length = strcspn(content_type, "; \t");
     return (length == 16 && strncasecmp(content_type, "application/json", 16) == 0) ||
            (length > 5 && strncasecmp(content_type + length - 5, "+json", 5) == 0);
@@ -325,7 +327,7 @@ void alea__server_request(void *user, alea_http_exchange *exchange) {
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "the server is shutting down");
     else if ((at->needs & NEEDS_MODEL) && !server->ready)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "the model is loading");
-    else if ((at->needs & TAKES_JSON) && !is_json(alea__http_header_of(exchange, "content-type"))) {
+    else if ((at->needs & TAKES_JSON) && !is_json(exchange)) {
         alea__api_error_http(&error, 415, "the Content-Type must be application/json");
         alea__server_fail(server, exchange, &error);
     } else if (at->serve)

@@ -75,6 +75,9 @@ class Requests(rig.Case):
         self.assertEqual(answer[1]["Allow"], "GET, HEAD")
         self.assert_error(ask("POST", "/tokenize", b"{}", {"Content-Type": "text/plain"}), 415,
                           "unsupported_media_type")
+        self.assertEqual(ask("POST", "/tokenize", b'{"prompt":"a"}', {})[0], 200)
+        self.assert_error(ask("POST", "/tokenize", b'{"prompt":"a"}', {"Origin": "http://page"}), 415,
+                          "unsupported_media_type")
         self.assert_error(ask("POST", "/v1/responses", {}), 400, "unsupported_parameter")
         self.assert_error(ask("GET", "/v1/models/no%2Fsuch"), 404, "model_not_found")
         self.assertEqual(ask("GET", "/v1/models/toy")[0], 200)
