@@ -281,9 +281,7 @@ alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const
     const bool opens = choice->n_tokens == 0 && !choice->finished;
     if (event->kind == ALEA_EVENT_FINISH && event->finish == ALEA_FINISH_ERROR) {
         alea_api_error error = {.int_code = answer->error.int_code};
-        /* A limit that was met while it ran is none of the queue, which would be a 429. */
-        const bool limit = event->status == ALEA_ELIMIT;
-        alea__api_error_of(&error, limit ? ALEA_ECORE : event->status, event->message);
+        alea__api_error_late(&error, event->status, event->message);
         alea__api_answer_fail(answer, &error);
         return ALEA_DONE;
     }
@@ -336,7 +334,7 @@ static alea_status give_writer(alea_api_answer *answer, alea_api_text *body) {
 
 static void become_error(alea_api_answer *answer, alea_status status) {
     answer->failed = true;
-    alea__api_error_of(&answer->error, status, NULL);
+    alea__api_error_late(&answer->error, status, NULL);
 }
 
 alea_status alea__api_answer_body(alea_api_answer *answer, int *status, alea_api_text *body) {

@@ -89,9 +89,13 @@ alea_status alea__api_error_set(alea_api_error *error, alea_api_fault fault, con
 /* For what HTTP itself refuses: 408, 411, 413, 414, 415, 431, 501, 505, … */
 void alea__api_error_http(alea_api_error *error, int status, const char *message);
 
-/* What alea__engine_submit or an ERROR event reported: a full queue 429, a long prompt 400, a
- * stopping engine 503, an argument or a constraint without tokens 400, the rest 500. */
+/* What alea__engine_submit reported: a full queue 429, a long prompt 400, a stopping engine 503, an
+ * argument or a constraint without tokens 400, the rest 500. */
 void alea__api_error_of(alea_api_error *error, alea_status status, const char *message);
+
+/* The same for what came later, of an ERROR event or of writing the answer: a limit that was met
+ * then is none of the queue, and trying again would meet it again: 500. */
+void alea__api_error_late(alea_api_error *error, alea_status status, const char *message);
 
 #define ALEA_API_ERROR_BYTES 4096
 

@@ -80,6 +80,13 @@ void alea__api_error_of(alea_api_error *error, alea_status status, const char *m
                         message && *message ? message : alea_status_text(status));
 }
 
+void alea__api_error_late(alea_api_error *error, alea_status status, const char *message) {
+    alea__api_error_of(error, status, message);
+    if (status != ALEA_ELIMIT) return;
+    error->fault = ALEA_FAULT_INTERNAL;
+    error->status = faults[ALEA_FAULT_INTERNAL].status;
+}
+
 static const char *type_of(const alea_api_error *error) {
     if (error->fault != ALEA_FAULT_HTTP) return faults[error->fault].type;
     if (error->status == 501) return "NotImplementedError";

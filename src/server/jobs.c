@@ -88,9 +88,16 @@ static void fail_job(alea_job *job, const alea_api_error *error) {
     end_job(job);
 }
 
-static void fail_job_of(alea_job *job, alea_status status, const char *message) {
+/* Before the engine had it, or after. */
+static void fail_early(alea_job *job, alea_status status, const char *message) {
     alea_api_error error = {.int_code = job->server->options.api.vllm_compat};
     alea__api_error_of(&error, status, message);
+    fail_job(job, &error);
+}
+
+static void fail_late(alea_job *job, alea_status status, const char *message) {
+    alea_api_error error = {.int_code = job->server->options.api.vllm_compat};
+    alea__api_error_late(&error, status, message);
     fail_job(job, &error);
 }
 
@@ -131,7 +138,7 @@ static void complete(alea_job *job) {
     alea_api_text body = {0};
     const alea_status status = alea__api_answer_body(job->answer, &http_status, &body);
     if (status < 0) {
-        fail_job_of(job, status, NULL);
+        fail_late(job, status, NULL);
         return;
     }
     alea__server_answer(server, job->exchange, http_status, "application/json",
@@ -204,7 +211,7 @@ static bool start_next(alea_job *job, alea_flight *flight) {
         job->server->engine, prompt->tokens, prompt->n_tokens, &params, &flight->request, &error);
     if (status < 0) {
         flight->request = NULL;
-        fail_job_of(job, status, error.message);
+        fail_early(job, status, error.message);
         return false;
     }
     job->next_prompt++;
@@ -235,7 +242,7 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
             alea__request_usage_read(flight->request, &usage);
             if (event.choice == 0) job->visit->cached_tokens += usage.cached_tokens;
             if (event.finish == ALEA_FINISH_ERROR && !job->begun) {
-                fail_job_of(job, event.status, event.message);
+                fail_late(job, event.status, event.message);
                 return false;
             }
         }
@@ -245,7 +252,7 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
         if (status == ALEA_DONE)
             complete(job);
         else
-            fail_job_of(job, status, NULL);
+            fail_late(job, status, NULL);
         return false;
     }
     return true;
@@ -272,7 +279,7 @@ static void start(alea_job *job) {
         status =
             alea__api_answer_begin(job->asked, job->asked->stream ? emit : NULL, job, &job->answer);
     if (status < 0) {
-        fail_job_of(job, status, NULL);
+        fail_early(job, status, NULL);
         return;
     }
     job->n_flights = n;

@@ -139,6 +139,7 @@ alea_status alea__server_run(const alea_server_options *options, alea_error *err
     if (!server->options.engine.queue_requests)
         server->options.engine.queue_requests = QUEUE_REQUESTS;
     server->slots = 1;
+    server->retry_after_s = 1;
     server->metrics.start_s = (double)time(NULL);
     atomic_init(&server->loaded, false);
     atomic_init(&server->ready_jobs, NULL);
