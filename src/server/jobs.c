@@ -16,6 +16,7 @@
 #include "server/server_parts.h"
 
 #define SMALL_BODY_BYTES 8192 /* read at once: a thread would cost more than it saves */
+#define UNREAD_BYTES_MAX ((size_t)512 << 20) /* of bodies that wait for the worker */
 #define RETRY_SECONDS_MAX 60
 
 typedef struct alea_flight {
@@ -305,6 +306,7 @@ static void act(alea_job *job) {
 static void wake_up(alea_job *job) {
     atomic_store(&job->is_ready, false);
     const bool was_read = job->is_read;
+    if (!was_read) job->server->unread_bytes -= job->body_length;
     job->is_read = true;
     if (!job->exchange)
         free_job(job);
@@ -358,6 +360,25 @@ static bool is_full(alea_server *server, alea_http_exchange *exchange) {
     return true;
 }
 
+/* Whether reading the body may take long enough to be felt by the streams: its bytes are many, or
+ * few of them ask for much, as continuations of one prompt and templates of the client's do. */
+static bool is_long(const alea_server *server, alea_api_endpoint endpoint, size_t body_bytes) {
+    const bool renders = endpoint == ALEA_API_CHAT || endpoint == ALEA_API_TOKENIZE;
+    return body_bytes > SMALL_BODY_BYTES || endpoint == ALEA_API_SCORE ||
+           (renders && server->options.api.trust_request_chat_template);
+}
+
+/* Bodies wait for the worker also when their clients have left, so they are counted by themselves.
+ */
+static bool refuse_unread(alea_server *server, alea_http_exchange *exchange, size_t body_bytes) {
+    if (body_bytes <= UNREAD_BYTES_MAX - server->unread_bytes) return false;
+    alea_api_error error = {.int_code = server->options.api.vllm_compat};
+    alea__api_error_set(&error, ALEA_FAULT_UNAVAILABLE, NULL,
+                        "too many large bodies wait to be read: try again later");
+    alea__server_fail(server, exchange, &error);
+    return true;
+}
+
 static void fill_context(alea_job *job, const alea_visit *visit) {
     const char *priority = alea__http_header_of(job->exchange, "x-vllm-priority");
     snprintf(job->priority, sizeof job->priority, "%s", priority ? priority : "");
@@ -374,11 +395,13 @@ void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_vis
                      alea_api_endpoint endpoint) {
     if (is_full(server, exchange)) return;
     const alea_bytes body = alea__http_body(exchange);
+    const bool waits = is_long(server, endpoint, body.length);
+    if (waits && refuse_unread(server, exchange, body.length)) return;
     alea_job *job = calloc(1, sizeof *job);
     uint8_t *copy = job ? malloc(body.length + 1) : NULL;
     if (!copy) {
         free(job);
-        alea_api_error error = {.int_code = false};
+        alea_api_error error = {.int_code = server->options.api.vllm_compat};
         alea__api_error_of(&error, ALEA_ENOMEM, "out of memory for this request");
         alea__server_fail(server, exchange, &error);
         return;
@@ -398,7 +421,8 @@ void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_vis
     server->jobs = job;
     server->n_jobs++;
     alea__http_on_gone(exchange, on_gone, job);
-    if (body.length > SMALL_BODY_BYTES) {
+    if (waits) {
+        server->unread_bytes += body.length;
         alea__worker_take(server, job);
         return;
     }

@@ -82,8 +82,9 @@ struct alea_server {
     int n_signals;
     alea_job *jobs;
     int32_t n_jobs, slots;
-    double job_seconds; /* how long one takes, smoothed */
-    int retry_after_s;  /* what a refused client is told */
+    size_t unread_bytes; /* of the bodies that the worker has or will have */
+    double job_seconds;  /* how long one takes, smoothed */
+    int retry_after_s;   /* what a refused client is told */
     _Atomic(alea_job *) ready_jobs;
 
     pthread_t worker;
