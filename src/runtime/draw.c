@@ -120,7 +120,7 @@ static void fail_run(alea_run *run, const alea_error *cause, int32_t position) {
 static void append_token(alea_run *run, int32_t token, bool forced) {
     const alea_request_params *p = &run->request->params;
     run->tokens[run->n_tokens++] = token;
-    alea__history_add_output(&run->history, token);
+    if (alea__params_penalize(p)) alea__history_add_output(&run->history, token);
     if (!run->thinking) return;
     if (forced) {
         run->n_forced++;

@@ -135,8 +135,8 @@ const alea_capability *alea__engine_capability(const alea_engine *engine);
  * Errors    ALEA_EINVAL (a field, named), ALEA_EUNSUPPORTED (logprobs, ids or prompt scores that
  *           this core or this engine does not offer), ALEA_ECONTEXT (the prompt alone is too long),
  *           ALEA_ELIMIT (the queue is full), ALEA_ENOMEM
- * Memory    one block: at most 36 bytes a token of prompt and answer for each choice, and queues
- *           that do not grow with the prompt
+ * Memory    one block: 4 bytes a token of prompt and answer for each choice, with penalties at most
+ *           36, and queues that do not grow with the prompt
  * Threads   any
  */
 alea_status alea__engine_submit(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,

@@ -87,6 +87,12 @@ typedef struct alea_request_params {
 /* One choice, greedy off, nothing penalized, 16 tokens, no logprobs, of prompt or answer. */
 alea_request_params alea__params_default(void);
 
+/* Whether what came before changes what comes: only then is it counted. */
+static inline bool alea__params_penalize(const alea_request_params *params) {
+    return params->repetition_penalty != 1.0f || params->frequency_penalty != 0.0f ||
+           params->presence_penalty != 0.0f;
+}
+
 /*
  * Refuse what is outside its domain, naming the field, the value and the range. `vocab` bounds
  * every token id. NaN is outside every domain. ALEA_OK or ALEA_EINVAL.

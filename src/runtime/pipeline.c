@@ -7,11 +7,6 @@
 typedef void (*processor_fn)(const alea_pipeline *pipeline, const float *raw, int32_t vocab,
                              float *row);
 
-static bool has_penalties(const alea_request_params *p) {
-    return p->repetition_penalty != 1.0f || p->frequency_penalty != 0.0f ||
-           p->presence_penalty != 0.0f;
-}
-
 static bool bans_ends(const alea_pipeline *pipeline) {
     return pipeline->n_output < pipeline->params->min_tokens;
 }
@@ -19,7 +14,7 @@ static bool bans_ends(const alea_pipeline *pipeline) {
 bool alea__pipeline_is_neutral(const alea_pipeline *pipeline) {
     const alea_request_params *p = pipeline->params;
     return p->n_biases == 0 && p->allowed.count == 0 && p->n_bad_words == 0 &&
-           !bans_ends(pipeline) && !has_penalties(p) && !pipeline->grammar;
+           !bans_ends(pipeline) && !alea__params_penalize(p) && !pipeline->grammar;
 }
 
 static void apply_biases(const alea_pipeline *pipeline, const float *raw, int32_t vocab,
@@ -75,7 +70,7 @@ static void apply_penalties(const alea_pipeline *pipeline, const float *raw, int
                             float *row) {
     (void)raw, (void)vocab;
     const alea_request_params *p = pipeline->params;
-    if (!has_penalties(p)) return;
+    if (!alea__params_penalize(p)) return;
     const alea_history *history = pipeline->history;
     for (uint32_t i = 0; i <= history->mask; i++) {
         const alea_seen *seen = &history->places[i];

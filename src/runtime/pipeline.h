@@ -32,7 +32,8 @@ bool alea__pipeline_is_neutral(const alea_pipeline *pipeline);
 
 /*
  * Shape     logits, scratch [vocab], not overlapping
- * Domain    params passed alea__params_check for this vocab; history holds prompt and output
+ * Domain    params passed alea__params_check for this vocab; history holds prompt and output where
+ *           params penalize
  * Result    scratch: the processed row
  * Errors    ALEA_EEMPTY naming the constraint after which no finite entry is left, where the raw
  *           row had one; scratch is then undefined

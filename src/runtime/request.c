@@ -102,6 +102,12 @@ static int32_t ring_width(const alea_request_params *p) {
     return p->top > 0 ? p->top : 0;
 }
 
+static void fill_history(alea_run *run, void *places, int64_t most) {
+    alea__history_init(&run->history, places, most);
+    for (int32_t i = 0; i < run->n_prompt; i++)
+        if (run->tokens[i] >= 0) alea__history_add_prompt(&run->history, run->tokens[i]);
+}
+
 static void carve_run(carver *c, const alea_engine *engine, alea_request *request, alea_run *run,
                       int32_t index, const int32_t *prompt, int32_t n_prompt) {
     const alea_request_params *p = &request->params;
@@ -109,7 +115,8 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
     const int32_t capacity = ring_capacity(engine, p);
     const int32_t width = ring_width(p);
     int32_t *tokens = carve(c, (size_t)most, sizeof *tokens);
-    void *history = carve(c, alea__history_bytes(most), 1);
+    /* Most of a run's memory, and only penalties look at it. */
+    void *places = carve(c, alea__params_penalize(p) ? alea__history_bytes(most) : 0, 1);
     void *match = carve(c, alea__stop_match_bytes(p->n_stops), 1);
     alea_ring_entry *entries = carve(c, (size_t)capacity, sizeof *entries);
     alea_alternative *alternatives =
@@ -126,9 +133,7 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
                       .stop = -1,
                       .thinking = p->thinking_budget >= 0};
     memcpy(tokens, prompt, (size_t)n_prompt * sizeof *tokens);
-    alea__history_init(&run->history, history, most);
-    for (int32_t i = 0; i < n_prompt; i++)
-        if (prompt[i] >= 0) alea__history_add_prompt(&run->history, prompt[i]);
+    if (alea__params_penalize(p)) fill_history(run, places, most);
     alea__stop_match_init(&run->stop_match, p->n_stops, match);
     run->ring = (alea_ring){
         .entries = entries, .alternatives = alternatives, .capacity = capacity, .width = width};

@@ -108,16 +108,39 @@ static rig open_scoring(alea_scored_cache cache) {
     return rig_open("vocab=320,text=1", 2, 64, options);
 }
 
-/* The queue does not grow with the prompt: what does is tokens, 36 bytes of them at most. */
+/* The queue does not grow with the prompt: what does is tokens, of 4 bytes. */
 static void test_a_long_prompt_is_scored_in_bounded_memory_CORE_14(void **state) {
     (void)state;
     rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
     for (int32_t top = 0; top <= 20; top += 10) {
         const size_t small = score_prompt(&r, 512, top);
         const size_t large = score_prompt(&r, LONGEST, top);
-        assert_in_range(large - small, 1, 36 * (LONGEST - 512) + 36 * 512);
+        assert_in_range(large - small, 1, 4 * (LONGEST - 512) + 64);
         assert_in_range(score_prompt(&r, 512, 20) - small, 0, 256 * 160);
     }
+    rig_close(&r);
+}
+
+static size_t submit_bytes(rig *r, const alea_request_params *params) {
+    atomic_store(&allocated_bytes, 0);
+    alea_request *request = rig_submit(r, long_prompt, 8, params);
+    const size_t bytes = atomic_load(&allocated_bytes);
+    alea__request_release(request);
+    return bytes;
+}
+
+static void test_what_came_before_is_kept_for_penalties_alone(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
+    alea_request_params params = alea__params_default();
+    size_t bytes[2];
+    for (int way = 0; way < 2; way++) {
+        params.max_tokens = way ? 1024 : 512;
+        bytes[way] = submit_bytes(&r, &params);
+    }
+    assert_in_range(bytes[1] - bytes[0], 4 * 512, 4 * 512 + 64);
+    params.presence_penalty = 0.5f;
+    assert_in_range(submit_bytes(&r, &params) - bytes[1], 16 * 1024, 32 * 1032);
     rig_close(&r);
 }
 
@@ -236,6 +259,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_rounds_allocate_nothing),
         cmocka_unit_test(test_a_long_prompt_is_scored_in_bounded_memory_CORE_14),
+        cmocka_unit_test(test_what_came_before_is_kept_for_penalties_alone),
         cmocka_unit_test(test_scoring_twice_takes_the_same_memory_CORE_04),
         cmocka_unit_test(test_more_than_twenty_alternatives_allocate_nothing_CORE_03),
         cmocka_unit_test(test_scoring_is_paid_for_only_where_it_is_on),
