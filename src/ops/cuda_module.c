@@ -56,9 +56,11 @@ static void open_once(void) {
     }
     int device;
     const int code = api->probe(&device);
+    enum { DRIVER_TOO_OLD = 35 }; /* also what is said where there is none */
     if (code) {
         (void)alea_error_set(&refusal, ALEA_EUNSUPPORTED, "no CUDA device: %s",
-                             api->error_text(code));
+                             code == DRIVER_TOO_OLD ? "no driver, or one older than the module"
+                                                    : api->error_text(code));
         return;
     }
     opened = api;
