@@ -265,7 +265,7 @@ void *allocate(size_t bytes) {
     return memory;
 }
 
-void *allocate_or_null(size_t bytes) noexcept {
+[[maybe_unused]] void *allocate_or_null(size_t bytes) noexcept {
     try {
         return allocate(bytes);
     } catch (...) {
@@ -273,7 +273,7 @@ void *allocate_or_null(size_t bytes) noexcept {
     }
 }
 
-void release(void *memory) noexcept {
+[[maybe_unused]] void release(void *memory) noexcept {
     if (memory && current) current->bytes_left += static_cast<int64_t>(malloc_usable_size(memory));
     std::free(memory);
 }
@@ -281,6 +281,17 @@ void release(void *memory) noexcept {
 } // namespace
 } // namespace alea_jinja
 
+/* The thread sanitizer has operators of its own and bears none beside them: there alone memory is
+ * not bounded. */
+#if defined(__SANITIZE_THREAD__)
+#define SANITIZER_HAS_OPERATORS 1
+#elif defined(__has_feature)
+#if __has_feature(thread_sanitizer)
+#define SANITIZER_HAS_OPERATORS 1
+#endif
+#endif
+
+#ifndef SANITIZER_HAS_OPERATORS
 void *operator new(size_t bytes) {
     return alea_jinja::allocate(bytes);
 }
@@ -320,3 +331,4 @@ void operator delete(void *memory, const std::nothrow_t &) noexcept {
 void operator delete[](void *memory, const std::nothrow_t &) noexcept {
     alea_jinja::release(memory);
 }
+#endif
