@@ -4,8 +4,7 @@
  *
  * Ownership: the loop frees a job once its exchange is over and no other thread can reach it. The
  * engine's reach ends with alea__request_notify(…, NULL, NULL), which waits for a call in flight;
- * a job that stands in the list of ready ones, or that the worker reads, is freed when it comes
- * out.
+ * a job that stands in the list of ready ones, or that the worker has, is freed when it comes out.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +14,8 @@
 #include "base/clock.h"
 #include "server/server_parts.h"
 
-#define SMALL_BODY_BYTES 8192 /* read at once: a thread would cost more than it saves */
+#define SMALL_BODY_BYTES 8192    /* read at once: a thread would cost more than it saves */
+#define SMALL_ANSWER_TOKENS 1024 /* written at once, likewise */
 #define UNREAD_BYTES_MAX ((size_t)512 << 20) /* of bodies that wait for the worker */
 #define RETRY_SECONDS_MAX 60
 
@@ -76,7 +76,8 @@ static void end_job(alea_job *job) {
     server->n_jobs--;
     job->exchange = NULL;
     job->visit = NULL;
-    if (job->is_read && !atomic_load(&job->is_ready)) free_job(job);
+    const bool worker_has = job->phase == ALEA_JOB_READING || job->phase == ALEA_JOB_WRITING;
+    if (!worker_has && !atomic_load(&job->is_ready)) free_job(job);
 }
 
 static void fail_job(alea_job *job, const alea_api_error *error) {
@@ -125,6 +126,30 @@ void alea__jobs_fail(alea_server *server, const char *message) {
     }
 }
 
+static void give_answer(alea_job *job) {
+    if (job->status < 0) {
+        fail_late(job, job->status, NULL);
+        return;
+    }
+    alea__server_answer(job->server, job->exchange, job->http_status, "application/json",
+                        (alea_bytes){(const uint8_t *)job->text.data, job->text.length});
+    end_job(job);
+}
+
+static void write_aside(alea_job *job) {
+    job->phase = ALEA_JOB_WRITING;
+    alea__worker_take(job->server, job);
+}
+
+/* Whether writing the answer may take long enough to be felt by the streams. A scored prompt is
+ * written into each of its choices. */
+static bool is_large(const alea_job *job) {
+    const alea_request_params *params = &job->asked->params;
+    int64_t tokens = job->visit->output_tokens;
+    if (params->prompt_top >= 0) tokens += (int64_t)job->visit->prompt_tokens * params->choices;
+    return tokens > SMALL_ANSWER_TOKENS;
+}
+
 static void complete(alea_job *job) {
     alea_server *server = job->server;
     const double taken_s = (double)(alea__clock_ns() - job->arrived_ns) / 1e9;
@@ -135,17 +160,17 @@ static void complete(alea_job *job) {
         end_job(job);
         return;
     }
-    int http_status = 500;
-    alea_api_text body = {0};
-    const alea_status status = alea__api_answer_body(job->answer, &http_status, &body);
-    if (status < 0) {
-        fail_late(job, status, NULL);
+    if (!is_large(job)) {
+        alea__job_write(job);
+        give_answer(job);
         return;
     }
-    alea__server_answer(server, job->exchange, http_status, "application/json",
-                        (alea_bytes){(const uint8_t *)body.data, body.length});
-    alea__api_text_free(&body);
-    end_job(job);
+    for (int32_t i = 0; i < job->n_flights; i++)
+        end_flight(&job->flights[i]);
+    if (atomic_load(&job->is_ready))
+        job->phase = ALEA_JOB_COMPLETE;
+    else
+        write_aside(job);
 }
 
 /* ---- generating ---- */
@@ -304,16 +329,20 @@ static void act(alea_job *job) {
 }
 
 static void wake_up(alea_job *job) {
+    const alea_job_phase phase = job->phase;
     atomic_store(&job->is_ready, false);
-    const bool was_read = job->is_read;
-    if (!was_read) job->server->unread_bytes -= job->body_length;
-    job->is_read = true;
-    if (!job->exchange)
+    if (phase == ALEA_JOB_READING) job->server->unread_bytes -= job->body_length;
+    job->phase = ALEA_JOB_RUNNING;
+    if (!job->exchange) {
         free_job(job);
-    else if (!was_read)
-        act(job);
-    else
-        go_on_all(job);
+        return;
+    }
+    switch (phase) {
+    case ALEA_JOB_READING: act(job); break;
+    case ALEA_JOB_RUNNING: go_on_all(job); break;
+    case ALEA_JOB_COMPLETE: write_aside(job); break;
+    case ALEA_JOB_WRITING: give_answer(job); break;
+    }
 }
 
 void alea__jobs_go_on(alea_server *server) {
@@ -332,11 +361,11 @@ void alea__jobs_go_on(alea_server *server) {
 }
 
 void alea__jobs_free(alea_server *server) {
-    for (alea_job *job = server->to_read, *next; job; job = next) {
-        next = job->next_to_read;
+    for (alea_job *job = server->first_work, *next; job; job = next) {
+        next = job->next_of_work;
         free_job(job);
     }
-    server->to_read = NULL;
+    server->first_work = NULL;
     for (alea_job *job = atomic_exchange(&server->ready_jobs, NULL), *next; job; job = next) {
         next = job->next_ready;
         free_job(job);
@@ -427,6 +456,6 @@ void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_vis
         return;
     }
     alea__job_read(job);
-    job->is_read = true;
+    job->phase = ALEA_JOB_RUNNING;
     act(job);
 }

@@ -5,7 +5,7 @@
  *
  * The one thing to know: three threads meet here. The loop (the caller's thread) owns everything in
  * this layer; the engine's thread only says that a request has something new; a worker reads large
- * bodies, so that no stream waits for another client's tokens.
+ * bodies and writes large answers, so that no stream waits for another client's tokens.
  */
 #ifndef ALEA_SERVER_SERVER_H
 #define ALEA_SERVER_SERVER_H

@@ -3,7 +3,7 @@
  *   server.c   the order of beginning and ending
  *   routes.c   from a path to what serves it; the small answers
  *   jobs.c     what generates: from an exchange to the engine's requests and back
- *   worker.c   the thread that reads large bodies
+ *   worker.c   the thread that reads large bodies and writes large answers
  *   keys.c, metrics.c, server_log.c, systemd.c   one thing each
  */
 #ifndef ALEA_SERVER_SERVER_PARTS_H
@@ -32,6 +32,14 @@ typedef struct alea_visit {
     uint64_t first_token_ns;
 } alea_visit;
 
+/* Who has a job: the worker in the first and the last, where nobody else may tell of it. */
+typedef enum alea_job_phase {
+    ALEA_JOB_READING,  /* its body is read */
+    ALEA_JOB_RUNNING,  /* the loop's */
+    ALEA_JOB_COMPLETE, /* the loop's, until what the engine told last has come out of the list */
+    ALEA_JOB_WRITING   /* its answer is written */
+} alea_job_phase;
+
 /* The body of a request on its way to an answer: read, perhaps by the worker, then generated. It
  * outlives its exchange where another thread still holds it. */
 struct alea_job {
@@ -41,8 +49,8 @@ struct alea_job {
     alea_job *previous, *next;    /* of all */
     alea_job *next_ready;
     atomic_bool is_ready;   /* in the list of those that have something new */
-    alea_job *next_to_read; /* the worker's list */
-    bool is_read;
+    alea_job *next_of_work; /* the worker's list */
+    alea_job_phase phase;
 
     alea_api_endpoint endpoint;
     uint8_t *body;
@@ -52,7 +60,8 @@ struct alea_job {
     alea_status status; /* of the reading: with `error`, or one of the two results */
     alea_api_error error;
     alea_api_job *asked;
-    alea_api_text text; /* of an endpoint that generates nothing */
+    alea_api_text text; /* the answer, where it is whole */
+    int http_status;    /* of it */
 
     alea_api_answer *answer;
     bool begun;                  /* the stream is */
@@ -91,7 +100,7 @@ struct alea_server {
     bool worker_started, worker_stops;
     pthread_mutex_t work_mutex;
     pthread_cond_t work;
-    alea_job *to_read, *last_to_read;
+    alea_job *first_work, *last_work; /* jobs whose body or whose answer is due */
 };
 
 /* ---- routes.c ---- */
@@ -128,7 +137,8 @@ void alea__job_tell(alea_job *job);
 alea_status alea__worker_start(alea_server *server) ALEA_MUST_USE;
 void alea__worker_stop(alea_server *server);
 void alea__worker_take(alea_server *server, alea_job *job);
-/* Read the body: what the worker does, and the loop for a small one. */
+/* Read the body, write the whole answer: what the worker does, and the loop for small ones. */
 void alea__job_read(alea_job *job);
+void alea__job_write(alea_job *job);
 
 #endif

@@ -1,4 +1,5 @@
-/* One thread and one list: a body of ten megabytes is tokenized here while the streams go on. */
+/* One thread and one list: a body of ten megabytes is tokenized here, and an answer of a hundred is
+ * written, while the streams go on. */
 #include <stdlib.h>
 
 #include "server/server_parts.h"
@@ -21,12 +22,16 @@ void alea__job_read(alea_job *job) {
     job->body = NULL;
 }
 
+void alea__job_write(alea_job *job) {
+    job->status = alea__api_answer_body(job->answer, &job->http_status, &job->text);
+}
+
 static alea_job *next_job(alea_server *server) {
     pthread_mutex_lock(&server->work_mutex);
-    while (!server->to_read && !server->worker_stops)
+    while (!server->first_work && !server->worker_stops)
         pthread_cond_wait(&server->work, &server->work_mutex);
-    alea_job *job = server->worker_stops ? NULL : server->to_read;
-    if (job) server->to_read = job->next_to_read;
+    alea_job *job = server->worker_stops ? NULL : server->first_work;
+    if (job) server->first_work = job->next_of_work;
     pthread_mutex_unlock(&server->work_mutex);
     return job;
 }
@@ -34,7 +39,10 @@ static alea_job *next_job(alea_server *server) {
 static void *work(void *user) {
     alea_server *server = user;
     for (alea_job *job; (job = next_job(server));) {
-        alea__job_read(job);
+        if (job->phase == ALEA_JOB_READING)
+            alea__job_read(job);
+        else
+            alea__job_write(job);
         alea__job_tell(job);
     }
     return NULL;
@@ -58,12 +66,12 @@ void alea__worker_stop(alea_server *server) {
 
 void alea__worker_take(alea_server *server, alea_job *job) {
     pthread_mutex_lock(&server->work_mutex);
-    job->next_to_read = NULL;
-    if (server->to_read)
-        server->last_to_read->next_to_read = job;
+    job->next_of_work = NULL;
+    if (server->first_work)
+        server->last_work->next_of_work = job;
     else
-        server->to_read = job;
-    server->last_to_read = job;
+        server->first_work = job;
+    server->last_work = job;
     pthread_cond_signal(&server->work);
     pthread_mutex_unlock(&server->work_mutex);
 }

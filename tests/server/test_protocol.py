@@ -1,10 +1,12 @@
 """What the server says to requests of every kind, good and bad: routes, keys, headers, logs."""
 import json
 import os
+import random
 import shutil
 import socket
 import subprocess
 import sys
+import time
 
 import rig
 from rig import JSON, events
@@ -66,6 +68,20 @@ class Requests(rig.Case):
             answers.append(self.server.ask("POST", "/v1/completions", {"prompt": "wombat " * 1500000}))
         rig.in_parallel([ask_much] + [lambda: self.server.complete(max_tokens=20)] * 4)
         self.assert_error(answers[0], 400, "context_length_exceeded")
+
+    def test_a_large_answer_is_its_small_parts(self):
+        """It is written on another thread; some clients leave meanwhile."""
+        prompts = [[(7 * i + j) % 250 for i in range(900)] for j in range(4)]
+        asked = {"max_tokens": 0, "echo": True, "logprobs": 3}
+        parts = [self.server.complete(prompt=prompt, **asked) for prompt in prompts]
+        body = json.dumps({"prompt": prompts, **asked}).encode()
+        for _ in range(8):
+            with self.server.connect() as connection:
+                connection.sendall(POST + b"Content-Length: %d\r\n\r\n%s" % (len(body), body))
+                time.sleep(random.random() / 8)
+        whole = self.server.complete(prompt=prompts, **asked)
+        for part, choice in zip(parts, whole["choices"]):
+            self.assertEqual(part["choices"][0]["logprobs"], choice["logprobs"])
 
     def test_unknown_paths_methods_and_types_are_told_apart(self):
         ask = self.server.ask
