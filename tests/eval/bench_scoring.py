@@ -103,10 +103,13 @@ def bench_cache(settings):
     """The scored cache on a task of four choices."""
     server = eval_server.Server("--model", settings.model, *settings.options)
     rounds, n = [], settings.items
-    prompts = choice_prompts(server, n * settings.rounds, settings.words)
+    prompts = choice_prompts(server, 2 * n * settings.rounds, settings.words)
     for number in range(settings.rounds):
-        mine, one = prompts[4 * n * number:4 * n * (number + 1)], {}
-        for way in (False, True):
+        one = {}
+        for way in (False, True):  # other items each time: what one leaves the other may use
+            first = 4 * n * (2 * number + way)
+            mine = prompts[first:first + 4 * n]
+
             def work(way=way, mine=mine):
                 for i in range(0, len(mine), 16):
                     server.good("/v1/completions", {

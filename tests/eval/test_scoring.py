@@ -580,13 +580,14 @@ class Leaving(Case):
 
 class TinyModel(Case):
     """The same over libllama, on a model that is made for the test."""
+    MADE_WITH = ()
 
     @classmethod
     def setUpClass(cls):
         cls.folder = tempfile.TemporaryDirectory()
         cls.MODEL = os.path.join(cls.folder.name, "tiny.gguf")
-        subprocess.run([os.environ["ALEA_TINY_GGUF"], "--out", cls.MODEL], check=True,
-                       stdout=subprocess.DEVNULL)
+        subprocess.run([os.environ["ALEA_TINY_GGUF"], "--out", cls.MODEL, *cls.MADE_WITH],
+                       check=True, stdout=subprocess.DEVNULL)
         super().setUpClass()
 
     @classmethod
@@ -619,6 +620,20 @@ class TinyModel(Case):
         alone = [self.values_of([prompt])[0] for prompt in prompts]
         self.assertEqual(self.values_of(prompts), alone)
         self.assertEqual(self.values_of(prompts, scored_cache=False), alone)
+
+
+class BlankModel(TinyModel):
+    """A tokenizer that puts a blank before a text."""
+    MADE_WITH = ("--vocab", "spm")
+
+    def test_the_echoed_text_is_the_sent_one(self):
+        for text in ("hello world", " hello", "a", "the fence \u00e9"):
+            choice = self.complete(lm_eval_body([text], max_tokens=0))["choices"][0]
+            self.assertEqual(choice["text"], text)
+            columns = choice["logprobs"]
+            for token, offset in list(zip(columns["tokens"], columns["text_offset"]))[2:]:
+                if not token.startswith("bytes:"):
+                    self.assertEqual(text[offset:offset + len(token)], token)
 
 
 if __name__ == "__main__":
