@@ -199,24 +199,29 @@ alea_status alea__api_tokenize(const alea_api *api, alea_bytes body,
 }
 
 /* Control tokens stand in the text by their names, so that tokenizing it again gives them back. */
+static alea_bytes text_of_id(const alea_api *api, int32_t token) {
+    alea_token_info info;
+    if (alea_core_token(api->core, token, &info) < 0) return (alea_bytes){NULL, 0};
+    return info.flags & ALEA_TOKEN_CONTROL ? info.name : info.bytes;
+}
+
+/* A text that no answer could hold is not made: two bytes of a body may name a hundred. */
 static alea_status decode_ids(const alea_api *api, alea_token_list ids, alea_arena *arena,
                               alea_bytes *text) {
-    size_t bytes = ALEA_UTF8_REPLACEMENT_BYTES + 1;
-    alea_token_info info;
+    size_t bytes = 0, bound = ALEA_UTF8_REPLACEMENT_BYTES + 1;
     for (int32_t i = 0; i < ids.count; i++) {
-        if (alea_core_token(api->core, ids.tokens[i], &info) < 0) continue;
-        bytes += ALEA_STREAM_BOUND(info.name.length + info.bytes.length);
+        const size_t length = text_of_id(api, ids.tokens[i]).length;
+        bytes += length;
+        bound += ALEA_STREAM_BOUND(length);
+        if (bytes > ALEA_API_BODY_BYTES_MAX) return ALEA_ELIMIT;
     }
-    uint8_t *out = alea__arena_alloc(arena, bytes);
+    uint8_t *out = alea__arena_alloc(arena, bound);
     if (!out) return ALEA_ENOMEM;
     alea_text_stream stream = {.characters = 0};
     size_t length = 0;
-    for (int32_t i = 0; i < ids.count; i++) {
-        if (alea_core_token(api->core, ids.tokens[i], &info) < 0) continue;
-        const bool by_name = info.flags & ALEA_TOKEN_CONTROL;
+    for (int32_t i = 0; i < ids.count; i++)
         length +=
-            alea__text_stream_push(&stream, by_name ? info.name : info.bytes, out + length, NULL);
-    }
+            alea__text_stream_push(&stream, text_of_id(api, ids.tokens[i]), out + length, NULL);
     length += alea__text_stream_flush(&stream, out + length);
     *text = (alea_bytes){out, length};
     return ALEA_OK;
@@ -239,7 +244,10 @@ alea_status alea__api_detokenize(const alea_api *api, alea_bytes body, alea_api_
         alea__json_string(&writer, text);
         alea__json_end_object(&writer);
         if (status < 0) alea__json_write_free(&writer);
-        if (status < 0 || alea__api_text_of(&writer, answer) < 0)
+        if (status == ALEA_ELIMIT)
+            status = alea__api_error_set(error, ALEA_FAULT_VALUE, "tokens",
+                                         "tokens have a text of more than 1 GiB");
+        else if (status < 0 || alea__api_text_of(&writer, answer) < 0)
             status = alea__api_no_memory(error);
     }
     close_small(&request);
