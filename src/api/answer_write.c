@@ -27,29 +27,14 @@ static const char *finish_word(alea_finish finish) {
     }
 }
 
-static void write_null(alea_json_writer *writer, const char *name) {
-    alea__json_key(writer, name);
-    alea__json_null(writer);
-}
-
-static void write_word(alea_json_writer *writer, const char *name, const char *word) {
-    alea__json_key(writer, name);
-    alea__json_cstring(writer, word);
-}
-
-static void write_number(alea_json_writer *writer, const char *name, int64_t number) {
-    alea__json_key(writer, name);
-    alea__json_int(writer, number);
-}
-
 /* ---- pieces that both frames have ---- */
 
 static void write_head(alea_api_answer *answer, bool chunk) {
     alea_json_writer *writer = &answer->writer;
-    write_word(writer, "id", answer->job->id);
-    write_word(writer, "object", object_word(answer, chunk));
-    write_number(writer, "created", answer->job->created_s);
-    write_word(writer, "model", answer->api->options.model_names[0]);
+    alea__json_put_cstring(writer, "id", answer->job->id);
+    alea__json_put_cstring(writer, "object", object_word(answer, chunk));
+    alea__json_put_int(writer, "created", answer->job->created_s);
+    alea__json_put_cstring(writer, "model", answer->api->options.model_names[0]);
 }
 
 static alea_bytes text_of(const alea_api_choice *choice) {
@@ -85,9 +70,9 @@ static void write_stop_reason(alea_api_answer *answer, const alea_api_choice *ch
 
 static void write_end(alea_api_answer *answer, const alea_api_choice *choice) {
     if (choice->finished)
-        write_word(&answer->writer, "finish_reason", finish_word(choice->finish));
+        alea__json_put_cstring(&answer->writer, "finish_reason", finish_word(choice->finish));
     else
-        write_null(&answer->writer, "finish_reason");
+        alea__json_put_null(&answer->writer, "finish_reason");
     write_stop_reason(answer, choice);
 }
 
@@ -133,18 +118,18 @@ static void write_usage(alea_api_answer *answer, usage used, bool with_nulls) {
     alea_json_writer *writer = &answer->writer;
     alea__json_key(writer, "usage");
     alea__json_begin_object(writer);
-    write_number(writer, "prompt_tokens", used.prompt_tokens);
-    write_number(writer, "total_tokens", used.prompt_tokens + used.output_tokens);
-    write_number(writer, "completion_tokens", used.output_tokens);
+    alea__json_put_int(writer, "prompt_tokens", used.prompt_tokens);
+    alea__json_put_int(writer, "total_tokens", used.prompt_tokens + used.output_tokens);
+    alea__json_put_int(writer, "completion_tokens", used.output_tokens);
     if (answer->api->options.prompt_tokens_details && used.cached_tokens >= 0) {
         alea__json_key(writer, "prompt_tokens_details");
         alea__json_begin_object(writer);
-        write_number(writer, "cached_tokens", used.cached_tokens);
+        alea__json_put_int(writer, "cached_tokens", used.cached_tokens);
         alea__json_end_object(writer);
     } else if (with_nulls) {
-        write_null(writer, "prompt_tokens_details");
+        alea__json_put_null(writer, "prompt_tokens_details");
     }
-    if (with_nulls) write_null(writer, "completion_tokens_details");
+    if (with_nulls) alea__json_put_null(writer, "completion_tokens_details");
     alea__json_end_object(writer);
 }
 
@@ -175,7 +160,7 @@ static void write_completion(alea_api_answer *answer, const alea_api_choice *cho
     write_output_ids(answer, choice);
     alea__api_write_prompt_logprobs(answer, choice->prompt);
     write_prompt_ids(answer, choice);
-    write_null(writer, "routed_experts");
+    alea__json_put_null(writer, "routed_experts");
 }
 
 static void write_chat(alea_api_answer *answer, const alea_api_choice *choice) {
@@ -189,12 +174,12 @@ static void write_chat(alea_api_answer *answer, const alea_api_choice *choice) {
     alea__json_key(writer, "content");
     alea__json_string(writer, text_of(choice));
     for (size_t i = 0; i < sizeof nulls / sizeof *nulls; i++)
-        write_null(writer, nulls[i]);
+        alea__json_put_null(writer, nulls[i]);
     alea__json_end_object(writer);
     write_logprobs(answer, choice, false);
     write_end(answer, choice);
     write_output_ids(answer, choice);
-    write_null(writer, "routed_experts");
+    alea__json_put_null(writer, "routed_experts");
 }
 
 static void write_choices(alea_api_answer *answer) {
@@ -203,7 +188,7 @@ static void write_choices(alea_api_answer *answer) {
     alea__json_begin_array(writer);
     for (int32_t i = 0; i < answer->n_choices; i++) {
         alea__json_begin_object(writer);
-        write_number(writer, "index", i);
+        alea__json_put_int(writer, "index", i);
         if (is_chat(answer))
             write_chat(answer, &answer->choices[i]);
         else
@@ -220,17 +205,17 @@ alea_status alea__api_write_whole(alea_api_answer *answer) {
     alea__json_begin_object(writer);
     write_head(answer, false);
     write_choices(answer);
-    write_null(writer, "service_tier");
-    write_word(writer, "system_fingerprint", answer->api->fingerprint);
+    alea__json_put_null(writer, "service_tier");
+    alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     write_usage(answer, whole_usage(answer), true);
     if (is_chat(answer)) {
         alea__api_write_prompt_logprobs(answer, 0);
         write_prompt_ids(answer, &answer->choices[0]);
         write_prompt_text(answer);
     }
-    write_null(writer, "kv_transfer_params");
-    write_null(writer, "ec_transfer_params");
-    write_null(writer, "metrics");
+    alea__json_put_null(writer, "kv_transfer_params");
+    alea__json_put_null(writer, "ec_transfer_params");
+    alea__json_put_null(writer, "metrics");
     alea__json_end_object(writer);
     return alea__json_finish(writer);
 }
@@ -244,7 +229,7 @@ static void write_text_chunk(alea_api_answer *answer, const alea_api_choice *cho
     write_logprobs(answer, choice, true);
     write_end(answer, choice);
     if (choice->written)
-        write_null(writer, "prompt_token_ids");
+        alea__json_put_null(writer, "prompt_token_ids");
     else
         write_prompt_ids(answer, choice);
     write_output_ids(answer, choice);
@@ -271,16 +256,16 @@ static void write_role_chunk(alea_api_answer *answer) {
     alea__json_begin_object(writer);
     alea__json_key(writer, "role");
     alea__json_string(writer, answer->shown->role);
-    write_word(writer, "content", "");
+    alea__json_put_cstring(writer, "content", "");
     alea__json_end_object(writer);
-    write_null(writer, "logprobs");
-    write_null(writer, "finish_reason");
+    alea__json_put_null(writer, "logprobs");
+    alea__json_put_null(writer, "finish_reason");
 }
 
 static void write_chunk_choice(alea_api_answer *answer, alea_api_chunk kind, int32_t index) {
     alea_json_writer *writer = &answer->writer;
     alea__json_begin_object(writer);
-    write_number(writer, "index", index);
+    alea__json_put_int(writer, "index", index);
     if (kind == ALEA_CHUNK_ROLE)
         write_role_chunk(answer);
     else if (is_chat(answer))
@@ -300,7 +285,7 @@ alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, 
     alea__json_begin_array(writer);
     if (kind != ALEA_CHUNK_USAGE) write_chunk_choice(answer, kind, index);
     alea__json_end_array(writer);
-    if (last) write_word(writer, "system_fingerprint", answer->api->fingerprint);
+    if (last) alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     if (kind == ALEA_CHUNK_ROLE) {
         write_prompt_ids(answer, &answer->choices[index]);
         write_prompt_text(answer);

@@ -86,6 +86,17 @@ static inline int alea__api_quoted(alea_bytes text, size_t most) {
     return (int)alea__utf8_safe_length(text);
 }
 
+static inline bool alea__api_is(alea_bytes text, const char *word) {
+    const size_t length = __builtin_strlen(word);
+    return text.length == length && !__builtin_memcmp(text.data, word, length);
+}
+
+/* ALEA_EINVAL with a 400: a field's value is out of range, or at odds with another field. */
+static inline alea_status alea__api_refuse(alea_api_error *error, const char *param,
+                                           const char *message) {
+    return alea__api_error_set(error, ALEA_FAULT_VALUE, param, "%s", message);
+}
+
 /* ALEA_EINVAL with a 503 of memory. */
 alea_status alea__api_no_memory(alea_api_error *error);
 

@@ -8,26 +8,6 @@
 
 enum { ARENA_BYTES = 16 << 10 };
 
-static void write_word(alea_json_writer *writer, const char *name, const char *word) {
-    alea__json_key(writer, name);
-    alea__json_cstring(writer, word);
-}
-
-static void write_number(alea_json_writer *writer, const char *name, int64_t number) {
-    alea__json_key(writer, name);
-    alea__json_int(writer, number);
-}
-
-static void write_truth(alea_json_writer *writer, const char *name, bool truth) {
-    alea__json_key(writer, name);
-    alea__json_bool(writer, truth);
-}
-
-static void write_null(alea_json_writer *writer, const char *name) {
-    alea__json_key(writer, name);
-    alea__json_null(writer);
-}
-
 static alea_json_writer new_writer(void) {
     alea_json_writer writer;
     alea__json_write_to_buffer(&writer, ALEA_API_BODY_BYTES_MAX);
@@ -38,31 +18,31 @@ static alea_json_writer new_writer(void) {
 
 static void write_permission(const alea_api *api, alea_json_writer *writer) {
     alea__json_begin_object(writer);
-    write_word(writer, "id", "modelperm-alea");
-    write_word(writer, "object", "model_permission");
-    write_number(writer, "created", api->options.created_s);
-    write_truth(writer, "allow_create_engine", false);
-    write_truth(writer, "allow_sampling", true);
-    write_truth(writer, "allow_logprobs", api->allow_logprobs);
-    write_truth(writer, "allow_search_indices", false);
-    write_truth(writer, "allow_view", true);
-    write_truth(writer, "allow_fine_tuning", false);
-    write_word(writer, "organization", "*");
-    write_null(writer, "group");
-    write_truth(writer, "is_blocking", false);
+    alea__json_put_cstring(writer, "id", "modelperm-alea");
+    alea__json_put_cstring(writer, "object", "model_permission");
+    alea__json_put_int(writer, "created", api->options.created_s);
+    alea__json_put_bool(writer, "allow_create_engine", false);
+    alea__json_put_bool(writer, "allow_sampling", true);
+    alea__json_put_bool(writer, "allow_logprobs", api->allow_logprobs);
+    alea__json_put_bool(writer, "allow_search_indices", false);
+    alea__json_put_bool(writer, "allow_view", true);
+    alea__json_put_bool(writer, "allow_fine_tuning", false);
+    alea__json_put_cstring(writer, "organization", "*");
+    alea__json_put_null(writer, "group");
+    alea__json_put_bool(writer, "is_blocking", false);
     alea__json_end_object(writer);
 }
 
 static void write_model(const alea_api *api, const char *name, alea_json_writer *writer) {
     alea__json_begin_object(writer);
-    write_word(writer, "id", name);
-    write_word(writer, "object", "model");
-    write_number(writer, "created", api->options.created_s);
-    write_word(writer, "owned_by", "alea");
-    write_word(writer, "root", api->options.model_names[0]);
-    write_null(writer, "parent");
-    write_number(writer, "max_model_len", api->info.context_tokens);
-    write_truth(writer, "allow_logprobs", api->allow_logprobs);
+    alea__json_put_cstring(writer, "id", name);
+    alea__json_put_cstring(writer, "object", "model");
+    alea__json_put_int(writer, "created", api->options.created_s);
+    alea__json_put_cstring(writer, "owned_by", "alea");
+    alea__json_put_cstring(writer, "root", api->options.model_names[0]);
+    alea__json_put_null(writer, "parent");
+    alea__json_put_int(writer, "max_model_len", api->info.context_tokens);
+    alea__json_put_bool(writer, "allow_logprobs", api->allow_logprobs);
     alea__json_key(writer, "permission");
     alea__json_begin_array(writer);
     write_permission(api, writer);
@@ -73,7 +53,7 @@ static void write_model(const alea_api *api, const char *name, alea_json_writer 
 alea_status alea__api_models(const alea_api *api, alea_api_text *body) {
     alea_json_writer writer = new_writer();
     alea__json_begin_object(&writer);
-    write_word(&writer, "object", "list");
+    alea__json_put_cstring(&writer, "object", "list");
     alea__json_key(&writer, "data");
     alea__json_begin_array(&writer);
     for (int32_t i = 0; i < api->options.n_model_names; i++)
@@ -154,8 +134,8 @@ static alea_status write_tokens(const alea_api *api, alea_token_list ids, bool w
                                 alea_api_text *answer) {
     alea_json_writer writer = new_writer();
     alea__json_begin_object(&writer);
-    write_number(&writer, "count", ids.count);
-    write_number(&writer, "max_model_len", api->info.context_tokens);
+    alea__json_put_int(&writer, "count", ids.count);
+    alea__json_put_int(&writer, "max_model_len", api->info.context_tokens);
     alea__json_key(&writer, "tokens");
     alea__json_begin_array(&writer);
     for (int32_t i = 0; i < ids.count; i++)
@@ -277,10 +257,11 @@ static void write_token_number(const char *name, int32_t token, alea_json_writer
 alea_status alea__api_tokenizer_info(const alea_api *api, alea_api_text *body) {
     alea_json_writer writer = new_writer();
     alea__json_begin_object(&writer);
-    write_word(&writer, "tokenizer_class", api->info.tokenizer ? api->info.tokenizer : "");
-    write_number(&writer, "vocab_size", api->info.vocab);
-    write_number(&writer, "model_max_length", api->info.context_tokens);
-    write_truth(&writer, "add_bos_token", api->info.adds_bos);
+    alea__json_put_cstring(&writer, "tokenizer_class",
+                           api->info.tokenizer ? api->info.tokenizer : "");
+    alea__json_put_int(&writer, "vocab_size", api->info.vocab);
+    alea__json_put_int(&writer, "model_max_length", api->info.context_tokens);
+    alea__json_put_bool(&writer, "add_bos_token", api->info.adds_bos);
     write_token_name(api, "bos_token", api->info.bos, &writer);
     write_token_name(api, "eos_token", api->info.eos, &writer);
     write_token_name(api, "pad_token", api->info.pad, &writer);
@@ -299,7 +280,7 @@ alea_status alea__api_tokenizer_info(const alea_api *api, alea_api_text *body) {
 alea_status alea__api_version(alea_api_text *body) {
     alea_json_writer writer = new_writer();
     alea__json_begin_object(&writer);
-    write_word(&writer, "version", alea_version());
+    alea__json_put_cstring(&writer, "version", alea_version());
     alea__json_end_object(&writer);
     return alea__api_text_of(&writer, body);
 }

@@ -11,10 +11,6 @@ enum { TOKENS_MAX = 1 << 28 };
 
 static const char messages_name[] = "messages";
 
-static alea_status refuse(alea_api_error *error, const char *param, const char *message) {
-    return alea__api_error_set(error, ALEA_FAULT_VALUE, param, "%s", message);
-}
-
 /* ---- JSON in, JSON out ---- */
 
 static void copy_scalar(alea_json_writer *writer, const alea_json_value *value) {
@@ -59,10 +55,6 @@ void alea__api_copy_value(alea_json_writer *writer, const alea_json_value *value
         alea__json_end_object(writer);
 }
 
-static bool is_word(alea_bytes text, const char *word) {
-    return text.length == strlen(word) && !memcmp(text.data, word, text.length);
-}
-
 static bool string_member(const alea_json_value *object, const char *name, alea_bytes *out) {
     const alea_json_value *value = alea__json_given(object, name);
     return value && alea__json_get_string(value, name, out, NULL) == ALEA_OK;
@@ -76,11 +68,11 @@ static alea_status part_text(const alea_json_value *part, alea_bytes *text, alea
     alea_bytes type;
     if (alea__json_get_string(part, "part", text, NULL) == ALEA_OK) return ALEA_OK;
     if (!string_member(part, "type", &type))
-        return refuse(error, messages_name, "a part of a message's content needs a type");
+        return alea__api_refuse(error, messages_name, "a part of a message's content needs a type");
     for (size_t i = 0; i < sizeof types / sizeof *types; i++) {
-        if (!is_word(type, types[i])) continue;
+        if (!alea__api_is(type, types[i])) continue;
         if (string_member(part, i == 3 ? "refusal" : "text", text)) return ALEA_OK;
-        return refuse(error, messages_name, "a text part of a message needs its text");
+        return alea__api_refuse(error, messages_name, "a text part of a message needs its text");
     }
     return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, messages_name,
                                "messages: a part of type \"%.*s\" is not supported: messages are "
@@ -137,7 +129,8 @@ static alea_status write_arguments(alea_json_writer *writer, const alea_json_val
     if (text.length == 0) text = alea__api_bytes("{}");
     alea_json_document *document = NULL;
     if (alea__json_parse(text, text.length, &document, NULL) < 0)
-        return refuse(error, messages_name, "messages: a tool call's arguments are no JSON");
+        return alea__api_refuse(error, messages_name,
+                                "messages: a tool call's arguments are no JSON");
     alea__api_copy_value(writer, alea__json_root(document));
     alea__json_free(document);
     return ALEA_OK;
@@ -146,11 +139,12 @@ static alea_status write_arguments(alea_json_writer *writer, const alea_json_val
 static alea_status write_function(alea_json_writer *writer, const alea_json_value *function,
                                   alea_api_error *error) {
     if (alea__json_kind(function) != ALEA_JSON_OBJECT)
-        return refuse(error, messages_name, "messages: a tool call's function must be an object");
+        return alea__api_refuse(error, messages_name,
+                                "messages: a tool call's function must be an object");
     alea__json_begin_object(writer);
     for (alea_json_walk walk = alea__json_walk(function); alea__json_next(&walk);) {
         alea__json_key_bytes(writer, walk.key);
-        if (!is_word(walk.key, "arguments")) {
+        if (!alea__api_is(walk.key, "arguments")) {
             alea__api_copy_value(writer, walk.value);
             continue;
         }
@@ -164,15 +158,16 @@ static alea_status write_function(alea_json_writer *writer, const alea_json_valu
 static alea_status write_tool_calls(alea_json_writer *writer, const alea_json_value *calls,
                                     alea_api_error *error) {
     if (alea__json_kind(calls) != ALEA_JSON_ARRAY)
-        return refuse(error, messages_name, "messages: tool_calls must be a list");
+        return alea__api_refuse(error, messages_name, "messages: tool_calls must be a list");
     alea__json_begin_array(writer);
     for (alea_json_walk walk = alea__json_walk(calls); alea__json_next(&walk);) {
         if (alea__json_kind(walk.value) != ALEA_JSON_OBJECT)
-            return refuse(error, messages_name, "messages: a tool call must be an object");
+            return alea__api_refuse(error, messages_name,
+                                    "messages: a tool call must be an object");
         alea__json_begin_object(writer);
         for (alea_json_walk call = alea__json_walk(walk.value); alea__json_next(&call);) {
             alea__json_key_bytes(writer, call.key);
-            if (!is_word(call.key, "function")) {
+            if (!alea__api_is(call.key, "function")) {
                 alea__api_copy_value(writer, call.value);
                 continue;
             }
@@ -214,7 +209,7 @@ static alea_status write_message(alea_json_writer *writer, const alea_json_value
     const alea_json_value *calls = alea__json_given(message, "tool_calls");
     alea_bytes role;
     if (!string_member(message, "role", &role) || role.length == 0)
-        return refuse(error, messages_name, "messages: every message needs a role");
+        return alea__api_refuse(error, messages_name, "messages: every message needs a role");
     alea_status status = content_of(message, arena, content, error);
     if (status < 0) return status;
     alea__json_begin_object(writer);
@@ -229,7 +224,7 @@ static alea_status write_message(alea_json_writer *writer, const alea_json_value
     }
     for (alea_json_walk walk = alea__json_walk(message); alea__json_next(&walk);) {
         int known = 0;
-        while (known < N_WRITTEN && !is_word(walk.key, written[known]))
+        while (known < N_WRITTEN && !alea__api_is(walk.key, written[known]))
             known++;
         if (known < N_WRITTEN || alea__json_kind(walk.value) == ALEA_JSON_NULL) continue;
         alea__json_key_bytes(writer, walk.key);
@@ -243,7 +238,7 @@ static alea_status write_message(alea_json_writer *writer, const alea_json_value
 static alea_status write_messages(alea_json_writer *writer, const alea_json_value *messages,
                                   alea_arena *arena, alea_bytes *last, alea_api_error *error) {
     if (alea__json_size(messages) == 0)
-        return refuse(error, messages_name, "messages must not be empty");
+        return alea__api_refuse(error, messages_name, "messages must not be empty");
     alea__json_begin_array(writer);
     for (alea_json_walk walk = alea__json_walk(messages); alea__json_next(&walk);) {
         const alea_status status = write_message(writer, walk.value, arena, last, error);
@@ -279,7 +274,7 @@ alea_status alea__api_check_tool_choice(const alea_api_values *values, alea_api_
         alea__json_get_string(choice, "tool_choice", &word, NULL) < 0)
         return alea__api_error_set(error, ALEA_FAULT_TYPE, "tool_choice",
                                    "tool_choice must be a string or an object");
-    if (choice ? is_word(word, "none") : !values->tools) return ALEA_OK;
+    if (choice ? alea__api_is(word, "none") : !values->tools) return ALEA_OK;
     return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, "tool_choice",
                                "tool_choice must be \"none\": this server does not parse tool "
                                "calls%s",
@@ -290,10 +285,10 @@ static alea_status check_modes(const alea_api *api, const alea_api_values *value
                                alea_api_error *error) {
     const bool adds = !values->add_generation_prompt.given || values->add_generation_prompt.value;
     if (values->tools && alea__json_size(values->tools) == 0)
-        return refuse(error, "tools", "tools must not be empty");
+        return alea__api_refuse(error, "tools", "tools must not be empty");
     if (adds && values->continue_final_message.value)
-        return refuse(error, "continue_final_message",
-                      "continue_final_message needs add_generation_prompt: false");
+        return alea__api_refuse(error, "continue_final_message",
+                                "continue_final_message needs add_generation_prompt: false");
     if (values->chat_template.given && !api->options.trust_request_chat_template)
         return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, "chat_template",
                                    "chat_template is not supported: this server does not trust "
@@ -456,9 +451,10 @@ static alea_status finish_text(const alea_api_values *values, const rendering *r
         size_t end;
         if (end_behind(joined, r->last, arena, &end) < 0) return alea__api_no_memory(error);
         if (end == SIZE_MAX)
-            return refuse(error, "continue_final_message",
-                          "the last message has no content that the template shows, so it cannot "
-                          "be continued");
+            return alea__api_refuse(
+                error, "continue_final_message",
+                "the last message has no content that the template shows, so it cannot "
+                "be continued");
         joined.length = end;
         status = cut_spans(r->text, end, arena, view, error);
     }
@@ -482,7 +478,8 @@ static alea_status encode(const alea_api *api, const alea_api_values *values,
     if (kept && count) memcpy(kept, tokens, count * sizeof *kept);
     free(tokens);
     if (!kept) return alea__api_no_memory(error);
-    if (count == 0) return refuse(error, messages_name, "the rendered messages have no tokens");
+    if (count == 0)
+        return alea__api_refuse(error, messages_name, "the rendered messages have no tokens");
     *out = (alea_token_list){kept, (int32_t)count};
     return ALEA_OK;
 }

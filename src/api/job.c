@@ -14,10 +14,6 @@ enum { ARENA_BYTES = 1 << 10, ID_BYTES_MAX = 256, SALT_CHARACTERS_MAX = 128 };
 
 #define VLLM_LEAST_TEMPERATURE 0.01f
 
-static alea_status refuse(const alea_api_maker *maker, const char *param, const char *message) {
-    return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, param, "%s", message);
-}
-
 static alea_status not_offered(const alea_api_maker *maker, const char *param,
                                const char *message) {
     return alea__api_error_set(maker->error, ALEA_FAULT_UNSUPPORTED, param, "%s", message);
@@ -29,10 +25,6 @@ static bool truth_of(const alea_api_bool *field, bool fallback) {
 
 static float number_of(const alea_api_number *field, float fallback) {
     return field->given ? (float)field->value : fallback;
-}
-
-static bool is_text(alea_bytes text, const char *word) {
-    return text.length == strlen(word) && !memcmp(text.data, word, text.length);
 }
 
 /* ---- drawing ---- */
@@ -61,10 +53,12 @@ static alea_status read_sampling(alea_api_maker *maker) {
     if (compat && sampling->temperature > 0.0f && sampling->min_p > 0.0f && sampling->top_p < 1.0f)
         return not_offered(maker, "min_p", "vllm_compat does not go with min_p and top_p together");
     alea_error why;
-    if (alea__sampling_check(sampling, &why) < 0) return refuse(maker, "temperature", why.message);
+    if (alea__sampling_check(sampling, &why) < 0)
+        return alea__api_refuse(maker->error, "temperature", why.message);
     params->choices = values->n.given ? (int32_t)values->n.value : 1;
     if (params->choices > 1 && sampling->temperature == 0.0f)
-        return refuse(maker, "n", "n must be 1 at temperature 0: all choices would be the same");
+        return alea__api_refuse(maker->error, "n",
+                                "n must be 1 at temperature 0: all choices would be the same");
     params->seeded = values->seed.given && values->seed.value != -1;
     params->seed = params->seeded ? (uint64_t)values->seed.value : 0;
     params->presence_penalty = number_of(&values->presence_penalty, 0.0f);
@@ -94,8 +88,8 @@ static alea_status read_ends(alea_api_maker *maker) {
 
 static alea_api_mode mode_of(const alea_api_values *values) {
     if (!values->logprobs_mode.given) return ALEA_MODE_RAW;
-    if (is_text(values->logprobs_mode.value, "processed")) return ALEA_MODE_PROCESSED;
-    return is_text(values->logprobs_mode.value, "all") ? ALEA_MODE_ALL : ALEA_MODE_RAW;
+    if (alea__api_is(values->logprobs_mode.value, "processed")) return ALEA_MODE_PROCESSED;
+    return alea__api_is(values->logprobs_mode.value, "all") ? ALEA_MODE_ALL : ALEA_MODE_RAW;
 }
 
 static alea_status check_reports(const alea_api_maker *maker) {
@@ -103,9 +97,10 @@ static alea_status check_reports(const alea_api_maker *maker) {
     const alea_api_values *values = maker->values;
     const bool selects = values->logprob_token_ids != NULL;
     if (!shown->logprobs && values->top_logprobs.given && values->top_logprobs.value > 0)
-        return refuse(maker, "top_logprobs", "top_logprobs needs logprobs: true");
+        return alea__api_refuse(maker->error, "top_logprobs", "top_logprobs needs logprobs: true");
     if (!shown->logprobs && selects)
-        return refuse(maker, "logprob_token_ids", "logprob_token_ids needs logprobs");
+        return alea__api_refuse(maker->error, "logprob_token_ids",
+                                "logprob_token_ids needs logprobs");
     if (!shown->logprobs) return ALEA_OK;
     if (!maker->api->allow_logprobs)
         return not_offered(maker, "logprobs",
@@ -162,7 +157,8 @@ static alea_status read_stream(alea_api_maker *maker) {
         values->stream_interval.given ? (int32_t)values->stream_interval.value : 1;
     if (values->stream_options) {
         if (!maker->draft->job.stream && alea__json_size(values->stream_options) > 0)
-            return refuse(maker, "stream_options", "stream_options needs stream: true");
+            return alea__api_refuse(maker->error, "stream_options",
+                                    "stream_options needs stream: true");
         alea_status status = read_option(maker, "include_usage", &shown->include_usage);
         if (status >= 0)
             status = read_option(maker, "continuous_usage_stats", &shown->continuous_usage);
@@ -180,8 +176,8 @@ static alea_status check_format(const alea_api_maker *maker) {
     const alea_json_value *type = alea__json_given(format, "type");
     alea_bytes word;
     if (!type || alea__json_get_string(type, "type", &word, NULL) < 0)
-        return refuse(maker, "response_format", "response_format needs a type");
-    if (is_text(word, "text")) return ALEA_OK;
+        return alea__api_refuse(maker->error, "response_format", "response_format needs a type");
+    if (alea__api_is(word, "text")) return ALEA_OK;
     return not_offered(maker, "response_format",
                        "response_format must be of type text: constrained generation is not "
                        "offered");
@@ -193,7 +189,7 @@ static alea_status check_modalities(const alea_api_maker *maker) {
     for (alea_json_walk walk = alea__json_walk(list); alea__json_next(&walk);) {
         alea_bytes word;
         if (alea__json_get_string(walk.value, "modalities", &word, NULL) == ALEA_OK &&
-            is_text(word, "text"))
+            alea__api_is(word, "text"))
             continue;
         return not_offered(maker, "modalities", "modalities must be [\"text\"]: answers are text");
     }
@@ -207,8 +203,9 @@ static alea_status check_salt(const alea_api_maker *maker) {
     for (size_t i = 0; i < salt.length; i++)
         good &= salt.data[i] != 0 && !strchr("@/\\", salt.data[i]);
     if (good) return ALEA_OK;
-    return refuse(maker, "cache_salt",
-                  "cache_salt must have 1 to 128 characters, none of them @, /, \\ or NUL");
+    return alea__api_refuse(
+        maker->error, "cache_salt",
+        "cache_salt must have 1 to 128 characters, none of them @, /, \\ or NUL");
 }
 
 static alea_status read_priority(alea_api_maker *maker) {
@@ -223,7 +220,8 @@ static alea_status read_priority(alea_api_maker *maker) {
     char *end = text;
     const long long value = strtoll(text, &end, 10);
     if (end == text || *end || value < INT32_MIN || value > INT32_MAX)
-        return refuse(maker, "priority", "X-Vllm-Priority must be an integer of 32 bits");
+        return alea__api_refuse(maker->error, "priority",
+                                "X-Vllm-Priority must be an integer of 32 bits");
     *priority = (int32_t)value;
     return ALEA_OK;
 }
@@ -239,7 +237,8 @@ static alea_status read_id(alea_api_maker *maker) {
     if (!id.length || id.length > ID_BYTES_MAX || !alea__utf8_valid(id))
         id = maker->values->request_id.value;
     if (id.length > ID_BYTES_MAX)
-        return refuse(maker, "request_id", "request_id must have at most 256 bytes");
+        return alea__api_refuse(maker->error, "request_id",
+                                "request_id must have at most 256 bytes");
     char fresh[40];
     if (!id.length) {
         snprintf(fresh, sizeof fresh, "%016llx%016llx",
@@ -324,7 +323,7 @@ static alea_status fill(alea_api_maker *maker) {
     alea_error why;
     const alea_request_params params = alea__api_job_params(&draft->job, 0);
     if (alea__params_check(&params, maker->api->info.vocab, &why) >= 0) return ALEA_OK;
-    return refuse(maker, NULL, why.message);
+    return alea__api_refuse(maker->error, NULL, why.message);
 }
 
 /* Errors have vLLM's form where the request asks for it, even where it is wrong elsewhere. */

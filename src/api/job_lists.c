@@ -8,10 +8,6 @@ enum { BAD_SEQUENCES_MAX = 128, BAD_TOKENS_MAX = 1024, ID_DIGITS_MAX = 10 };
 
 #define BIAS_MAX 100.0
 
-static alea_status refuse(alea_api_error *error, const char *param, const char *message) {
-    return alea__api_error_set(error, ALEA_FAULT_VALUE, param, "%s", message);
-}
-
 alea_status alea__api_read_ids(const alea_json_value *list, const char *name, int32_t vocab,
                                alea_arena *arena, alea_token_list *out, alea_api_error *error) {
     int32_t *ids = alea__arena_array(arena, alea__json_size(list), sizeof *ids);
@@ -38,7 +34,7 @@ static alea_status read_stop(const alea_api_maker *maker, const alea_json_value 
     alea_bytes text;
     if (alea__json_get_string(value, "stop", &text, NULL) < 0) return ALEA_EINVAL;
     if (text.length == 0 || text.length > ALEA_STOP_BYTES_MAX)
-        return refuse(maker->error, "stop", "a stop string must have 1 to 4096 bytes");
+        return alea__api_refuse(maker->error, "stop", "a stop string must have 1 to 4096 bytes");
     const char *copy = alea__arena_copy(&maker->draft->arena, text);
     if (!copy) return alea__api_no_memory(maker->error);
     *out = (alea_bytes){(const uint8_t *)copy, text.length};
@@ -82,8 +78,8 @@ static alea_status read_biases(const alea_api_maker *maker) {
     const int32_t vocab = maker->api->info.vocab;
     if (!object || !alea__json_size(object)) return ALEA_OK;
     if (alea__json_size(object) > (size_t)vocab)
-        return refuse(maker->error, "logit_bias",
-                      "logit_bias has more entries than the vocabulary");
+        return alea__api_refuse(maker->error, "logit_bias",
+                                "logit_bias has more entries than the vocabulary");
     alea_token_bias *biases =
         alea__arena_array(&maker->draft->arena, alea__json_size(object), sizeof *biases);
     if (!biases) return alea__api_no_memory(maker->error);
@@ -98,7 +94,8 @@ static alea_status read_biases(const alea_api_maker *maker) {
             return alea__api_error_set(maker->error, ALEA_FAULT_TYPE, "logit_bias",
                                        "logit_bias: a bias must be a number");
         if (alea__json_get_double(walk.value, "logit_bias", -1.7e308, 1.7e308, &bias, NULL) < 0)
-            return refuse(maker->error, "logit_bias", "logit_bias: a bias is out of range");
+            return alea__api_refuse(maker->error, "logit_bias",
+                                    "logit_bias: a bias is out of range");
         biases[n].bias = (float)(bias > BIAS_MAX ? BIAS_MAX : bias < -BIAS_MAX ? -BIAS_MAX : bias);
     }
     maker->draft->job.params.biases = biases;
@@ -118,27 +115,30 @@ static alea_status add_bad_word(const alea_api_maker *maker, alea_bytes text, ba
     alea_token_list ids;
     /* So many bytes are more tokens than are allowed; they are not tokenized to find that out. */
     if (text.length / BAD_TOKENS_MAX > maker->api->token_bytes_max)
-        return refuse(maker->error, "bad_words", "bad_words have more than 1024 tokens in all");
+        return alea__api_refuse(maker->error, "bad_words",
+                                "bad_words have more than 1024 tokens in all");
     const alea_status status = alea__api_encode(maker->api, text, false, "bad_words",
                                                 &maker->draft->arena, &ids, maker->error);
     if (status < 0) return status;
     if (ids.count == 0)
-        return refuse(maker->error, "bad_words",
-                      "a bad word has no tokens, so it cannot be banned");
+        return alea__api_refuse(maker->error, "bad_words",
+                                "a bad word has no tokens, so it cannot be banned");
     if (bad->n == BAD_SEQUENCES_MAX)
-        return refuse(
+        return alea__api_refuse(
             maker->error, "bad_words",
             "bad_words are more than 128 token sequences, with and without a blank before");
     bad->n_tokens += ids.count;
     if (bad->n_tokens > BAD_TOKENS_MAX)
-        return refuse(maker->error, "bad_words", "bad_words have more than 1024 tokens in all");
+        return alea__api_refuse(maker->error, "bad_words",
+                                "bad_words have more than 1024 tokens in all");
     bad->lists[bad->n++] = ids;
     return ALEA_OK;
 }
 
 /* In the middle of a text a word begins with a blank, at its start it does not: both are banned. */
 static alea_status add_both_forms(const alea_api_maker *maker, alea_bytes word, bad_words *bad) {
-    if (word.length == 0) return refuse(maker->error, "bad_words", "a bad word must not be empty");
+    if (word.length == 0)
+        return alea__api_refuse(maker->error, "bad_words", "a bad word must not be empty");
     size_t blanks = 0;
     while (blanks < word.length && word.data[blanks] == ' ')
         blanks++;
@@ -188,12 +188,13 @@ static alea_status read_allowed(const alea_api_maker *maker) {
         &maker->draft->arena, &params->allowed, maker->error);
     if (status < 0) return status;
     if (params->allowed.count > maker->api->info.vocab)
-        return refuse(maker->error, "allowed_token_ids",
-                      "allowed_token_ids has more entries than the vocabulary");
+        return alea__api_refuse(maker->error, "allowed_token_ids",
+                                "allowed_token_ids has more entries than the vocabulary");
     for (int32_t i = 0; i < params->allowed.count; i++)
         if (!is_banned(params, params->allowed.tokens[i])) return ALEA_OK;
-    return refuse(maker->error, "allowed_token_ids",
-                  "bad_words ban every one of allowed_token_ids: nothing is left to choose from");
+    return alea__api_refuse(
+        maker->error, "allowed_token_ids",
+        "bad_words ban every one of allowed_token_ids: nothing is left to choose from");
 }
 
 static alea_status read_selected(const alea_api_maker *maker) {

@@ -35,11 +35,6 @@ static const route routes[] = {
     {"/openapi.json", "get", "This document", "openapi", 0, "application/json", false},
 };
 
-static void write_word(alea_json_writer *writer, const char *name, const char *word) {
-    alea__json_key(writer, name);
-    alea__json_cstring(writer, word);
-}
-
 static void begin_member(alea_json_writer *writer, const char *name) {
     alea__json_key(writer, name);
     alea__json_begin_object(writer);
@@ -70,7 +65,7 @@ static void write_reference(alea_json_writer *writer, const char *schema) {
 static void write_media(alea_json_writer *writer, const char *type) {
     begin_member(writer, type);
     begin_member(writer, "schema");
-    write_word(writer, "type", strcmp(type, "application/json") ? "string" : "object");
+    alea__json_put_cstring(writer, "type", strcmp(type, "application/json") ? "string" : "object");
     alea__json_end_object(writer);
     alea__json_end_object(writer);
 }
@@ -78,7 +73,7 @@ static void write_media(alea_json_writer *writer, const char *type) {
 static void write_responses(const route *at, alea_json_writer *writer) {
     begin_member(writer, "responses");
     begin_member(writer, "200");
-    write_word(writer, "description", "done");
+    alea__json_put_cstring(writer, "description", "done");
     if (at->answer) {
         begin_member(writer, "content");
         write_media(writer, at->answer);
@@ -87,7 +82,7 @@ static void write_responses(const route *at, alea_json_writer *writer) {
     }
     alea__json_end_object(writer);
     begin_member(writer, "default");
-    write_word(writer, "description", "an error");
+    alea__json_put_cstring(writer, "description", "an error");
     begin_member(writer, "content");
     begin_member(writer, "application/json");
     write_reference(writer, "Error");
@@ -100,8 +95,8 @@ static void write_responses(const route *at, alea_json_writer *writer) {
 static void write_route(const route *at, alea_json_writer *writer) {
     begin_member(writer, at->path);
     begin_member(writer, at->method);
-    write_word(writer, "summary", at->summary);
-    write_word(writer, "operationId", at->operation);
+    alea__json_put_cstring(writer, "summary", at->summary);
+    alea__json_put_cstring(writer, "operationId", at->operation);
     if (at->body) {
         begin_member(writer, "requestBody");
         alea__json_key(writer, "required");
@@ -120,7 +115,7 @@ static void write_route(const route *at, alea_json_writer *writer) {
 
 static void write_request(alea_api_endpoint endpoint, alea_json_writer *writer) {
     begin_member(writer, schema_name(endpoint));
-    write_word(writer, "type", "object");
+    alea__json_put_cstring(writer, "type", "object");
     alea__json_key(writer, "required");
     alea__json_begin_array(writer);
     for (size_t i = 0; i < alea__api_n_fields; i++)
@@ -151,14 +146,14 @@ static void write_types(alea_json_writer *writer, const char *name, const char *
 
 static void write_error_schema(alea_json_writer *writer) {
     begin_member(writer, "Error");
-    write_word(writer, "type", "object");
+    alea__json_put_cstring(writer, "type", "object");
     alea__json_key(writer, "required");
     alea__json_begin_array(writer);
     alea__json_cstring(writer, "error");
     alea__json_end_array(writer);
     begin_member(writer, "properties");
     begin_member(writer, "error");
-    write_word(writer, "type", "object");
+    alea__json_put_cstring(writer, "type", "object");
     alea__json_key(writer, "required");
     alea__json_begin_array(writer);
     alea__json_cstring(writer, "message");
@@ -168,10 +163,10 @@ static void write_error_schema(alea_json_writer *writer) {
     alea__json_end_array(writer);
     begin_member(writer, "properties");
     begin_member(writer, "message");
-    write_word(writer, "type", "string");
+    alea__json_put_cstring(writer, "type", "string");
     alea__json_end_object(writer);
     begin_member(writer, "type");
-    write_word(writer, "type", "string");
+    alea__json_put_cstring(writer, "type", "string");
     alea__json_end_object(writer);
     write_types(writer, "param", "string", "null");
     write_types(writer, "code", "string", "integer");
@@ -185,10 +180,10 @@ alea_status alea__api_openapi(alea_api_text *body) {
     alea_json_writer writer;
     alea__json_write_to_buffer(&writer, ALEA_API_BODY_BYTES_MAX);
     alea__json_begin_object(&writer);
-    write_word(&writer, "openapi", "3.1.0");
+    alea__json_put_cstring(&writer, "openapi", "3.1.0");
     begin_member(&writer, "info");
-    write_word(&writer, "title", "Alea");
-    write_word(&writer, "version", alea_version());
+    alea__json_put_cstring(&writer, "title", "Alea");
+    alea__json_put_cstring(&writer, "version", alea_version());
     alea__json_end_object(&writer);
     begin_member(&writer, "paths");
     for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)

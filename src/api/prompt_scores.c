@@ -26,10 +26,6 @@ alea_status alea__api_check_scoring(const alea_api *api, const char *param, alea
                                param);
 }
 
-static alea_status refuse(const alea_api_maker *maker, const char *param, const char *message) {
-    return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, param, "%s", message);
-}
-
 alea_status alea__api_read_scoring(alea_api_maker *maker) {
     const alea_api_values *values = maker->values;
     alea_api_presentation *shown = &maker->draft->presentation;
@@ -40,13 +36,14 @@ alea_status alea__api_read_scoring(alea_api_maker *maker) {
     shown->echo_logprobs = shown->echo && shown->logprobs;
     params->no_scored_cache = values->scored_cache.given && !values->scored_cache.value;
     if (asked && stream)
-        return refuse(maker, "prompt_logprobs",
-                      "prompt_logprobs does not go with stream: they are a part of the whole "
-                      "answer");
+        return alea__api_refuse(
+            maker->error, "prompt_logprobs",
+            "prompt_logprobs does not go with stream: they are a part of the whole "
+            "answer");
     if (values->logprob_token_ids && shown->echo && values->max_tokens.given &&
         values->max_tokens.value == 0)
-        return refuse(maker, "logprob_token_ids",
-                      "logprob_token_ids are of generated tokens, and max_tokens is 0");
+        return alea__api_refuse(maker->error, "logprob_token_ids",
+                                "logprob_token_ids are of generated tokens, and max_tokens is 0");
     if (!asked && !shown->echo_logprobs) return ALEA_OK;
     /* The number beside logprob_token_ids has no say there, but it is all that is asked here. */
     params->prompt_top = (int32_t)(asked ? values->prompt_logprobs.value : values->logprobs.value);

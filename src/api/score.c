@@ -10,10 +10,6 @@
 #include "api/answer.h"
 #include "runtime/score_text.h"
 
-static alea_status refuse(const alea_api_maker *maker, const char *param, const char *message) {
-    return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, param, "%s", message);
-}
-
 /* ---- requests ---- */
 
 /* The one text that prompt and continuation are, to ids in the arena. */
@@ -29,7 +25,7 @@ static alea_status join_texts(const alea_api_maker *maker, alea_bytes before,
                                    "the prompt is a text, so the continuations must be texts");
     alea_status status = alea__joint_encode(maker->api->core, before, text, flags, &ids, &why);
     if (status == ALEA_ENOMEM) return alea__api_no_memory(maker->error);
-    if (status < 0) return refuse(maker, "continuations", why.message);
+    if (status < 0) return alea__api_refuse(maker->error, "continuations", why.message);
     int32_t *tokens = ids.n_tokens > INT32_MAX
                           ? NULL
                           : alea__arena_array(&maker->draft->arena, ids.n_tokens, sizeof *tokens);
@@ -51,9 +47,9 @@ static alea_status join_ids(const alea_api_maker *maker, alea_token_list before,
                                    "the prompt is token ids, so the continuations must be lists of "
                                    "token ids");
     if (alea__json_size(value) == 0)
-        return refuse(maker, "continuations", "a continuation must not be empty");
+        return alea__api_refuse(maker->error, "continuations", "a continuation must not be empty");
     if (alea__json_size(value) > (size_t)(INT32_MAX - before.count))
-        return refuse(maker, "continuations", "a continuation is too long");
+        return alea__api_refuse(maker->error, "continuations", "a continuation is too long");
     const alea_status status = alea__api_read_ids(value, "continuations", maker->api->info.vocab,
                                                   &maker->draft->arena, &ids, maker->error);
     if (status < 0) return status;
@@ -86,9 +82,10 @@ static alea_status read_context(const alea_api_maker *maker, context *before) {
                                    before->text.length, api->info.context_tokens);
     if (before->is_text) return ALEA_OK;
     if (alea__json_size(maker->values->prompt) == 0)
-        return refuse(maker, "prompt",
-                      "prompt must not be empty: the first token of a continuation needs one "
-                      "before it");
+        return alea__api_refuse(
+            maker->error, "prompt",
+            "prompt must not be empty: the first token of a continuation needs one "
+            "before it");
     if (alea__json_size(maker->values->prompt) > (size_t)api->info.context_tokens)
         return alea__api_error_set(maker->error, ALEA_FAULT_CONTEXT, "prompt",
                                    "the prompt has %zu tokens and the context %d",
@@ -125,7 +122,8 @@ alea_status alea__api_read_score(alea_api_maker *maker) {
     context before = {.is_text = false};
     alea_status status = alea__api_check_scoring(maker->api, "continuations", maker->error);
     if (status < 0) return status;
-    if (n == 0) return refuse(maker, "continuations", "continuations must not be empty");
+    if (n == 0)
+        return alea__api_refuse(maker->error, "continuations", "continuations must not be empty");
     if (n > (size_t)maker->api->options.prompts_max)
         return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, "continuations",
                                    "continuations has %zu items, at most %d are allowed", n,
@@ -179,16 +177,6 @@ static void write_columns(alea_api_answer *answer, const alea_api_scores *scores
     }
 }
 
-static void write_int(alea_json_writer *writer, const char *name, int64_t number) {
-    alea__json_key(writer, name);
-    alea__json_int(writer, number);
-}
-
-static void write_word(alea_json_writer *writer, const char *name, const char *word) {
-    alea__json_key(writer, name);
-    alea__json_cstring(writer, word);
-}
-
 /* Null: the model rules a token out, so the sum is no number. */
 static void write_real(alea_json_writer *writer, const char *name, double value) {
     alea__json_key(writer, name);
@@ -225,16 +213,16 @@ static alea_status write_continuation(alea_api_answer *answer, int32_t index) {
     const alea_status status = sum_up(answer, scores, &sums);
     if (status < 0) return status;
     alea__json_begin_object(writer);
-    write_int(writer, "index", index);
+    alea__json_put_int(writer, "index", index);
     write_real(writer, "sum_logprob", sums.sum_logprob);
     write_real(writer, "mean_logprob", sums.sum_logprob / (double)sums.n_scored);
     write_real(writer, "logprob_per_byte",
                sums.scored_bytes ? sums.sum_logprob / (double)sums.scored_bytes : (double)NAN);
-    write_int(writer, "n_tokens", (int64_t)sums.n_scored);
-    write_int(writer, "n_bytes", (int64_t)sums.scored_bytes);
+    alea__json_put_int(writer, "n_tokens", (int64_t)sums.n_scored);
+    alea__json_put_int(writer, "n_bytes", (int64_t)sums.scored_bytes);
     alea__json_key(writer, "is_greedy");
     alea__json_bool(writer, sums.is_greedy);
-    write_int(writer, "first", answer->job->prompts[index].continuation);
+    alea__json_put_int(writer, "first", answer->job->prompts[index].continuation);
     write_columns(answer, scores);
     alea__json_end_object(writer);
     return writer->status;
@@ -247,12 +235,12 @@ static void write_usage(alea_api_answer *answer) {
         n_tokens += answer->job->prompts[i].n_tokens;
     alea__json_key(writer, "usage");
     alea__json_begin_object(writer);
-    write_int(writer, "prompt_tokens", n_tokens);
-    write_int(writer, "total_tokens", n_tokens);
-    write_int(writer, "completion_tokens", 0);
+    alea__json_put_int(writer, "prompt_tokens", n_tokens);
+    alea__json_put_int(writer, "total_tokens", n_tokens);
+    alea__json_put_int(writer, "completion_tokens", 0);
     alea__json_key(writer, "prompt_tokens_details");
     alea__json_begin_object(writer);
-    write_int(writer, "cached_tokens", answer->cached_tokens);
+    alea__json_put_int(writer, "cached_tokens", answer->cached_tokens);
     alea__json_end_object(writer);
     alea__json_end_object(writer);
 }
@@ -261,10 +249,10 @@ alea_status alea__api_write_score(alea_api_answer *answer) {
     alea_json_writer *writer = &answer->writer;
     alea__json_write_reset(writer);
     alea__json_begin_object(writer);
-    write_word(writer, "id", answer->job->id);
-    write_word(writer, "object", "score");
-    write_int(writer, "created", answer->job->created_s);
-    write_word(writer, "model", answer->api->options.model_names[0]);
+    alea__json_put_cstring(writer, "id", answer->job->id);
+    alea__json_put_cstring(writer, "object", "score");
+    alea__json_put_int(writer, "created", answer->job->created_s);
+    alea__json_put_cstring(writer, "model", answer->api->options.model_names[0]);
     alea__json_key(writer, "scores");
     alea__json_begin_array(writer);
     for (int32_t i = 0; i < answer->job->n_prompts; i++) {
@@ -272,7 +260,7 @@ alea_status alea__api_write_score(alea_api_answer *answer) {
         if (status < 0) return status;
     }
     alea__json_end_array(writer);
-    write_word(writer, "system_fingerprint", answer->api->fingerprint);
+    alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     write_usage(answer);
     alea__json_end_object(writer);
     return alea__json_finish(writer);

@@ -290,3 +290,25 @@ alea_status alea__json_finish(alea_json_writer *w) {
     if (w->flush) send(w);
     return w->status;
 }
+
+/* ---- members ---- */
+
+void alea__json_put_cstring(alea_json_writer *w, const char *name, const char *text) {
+    alea__json_key(w, name);
+    alea__json_cstring(w, text);
+}
+
+void alea__json_put_int(alea_json_writer *w, const char *name, int64_t value) {
+    alea__json_key(w, name);
+    alea__json_int(w, value);
+}
+
+void alea__json_put_bool(alea_json_writer *w, const char *name, bool value) {
+    alea__json_key(w, name);
+    alea__json_bool(w, value);
+}
+
+void alea__json_put_null(alea_json_writer *w, const char *name) {
+    alea__json_key(w, name);
+    alea__json_null(w);
+}

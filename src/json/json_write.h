@@ -63,6 +63,12 @@ void alea__json_float(alea_json_writer *writer, float value);   /* not finite: A
 void alea__json_double(alea_json_writer *writer, double value); /* not finite: ALEA_EINVAL */
 void alea__json_logprob_value(alea_json_writer *writer, float logprob); /* NaN, +inf: ALEA_EROW */
 
+/* A key and its value. */
+void alea__json_put_cstring(alea_json_writer *writer, const char *name, const char *text);
+void alea__json_put_int(alea_json_writer *writer, const char *name, int64_t value);
+void alea__json_put_bool(alea_json_writer *writer, const char *name, bool value);
+void alea__json_put_null(alea_json_writer *writer, const char *name);
+
 /* Invalid UTF-8 is ALEA_EFORMAT: bytes travel as arrays of numbers. U+0085, U+2028 and U+2029 are
  * escaped: some readers of a stream take them for the end of a line. */
 void alea__json_string(alea_json_writer *writer, alea_bytes text);

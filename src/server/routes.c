@@ -345,18 +345,14 @@ static void log_text(alea_json_writer *line, const char *name, const char *text,
     alea__json_string(line, bytes);
 }
 
-static void log_int(alea_json_writer *line, const char *name, int64_t value) {
-    alea__json_key(line, name);
-    alea__json_int(line, value);
-}
-
 static void log_tokens(alea_json_writer *line, const alea_visit *visit, uint64_t started_ns) {
-    log_int(line, "prompts", visit->n_prompts);
-    log_int(line, "prompt_tokens", visit->prompt_tokens);
-    log_int(line, "cached_tokens", visit->cached_tokens);
-    log_int(line, "output_tokens", visit->output_tokens);
+    alea__json_put_int(line, "prompts", visit->n_prompts);
+    alea__json_put_int(line, "prompt_tokens", visit->prompt_tokens);
+    alea__json_put_int(line, "cached_tokens", visit->cached_tokens);
+    alea__json_put_int(line, "output_tokens", visit->output_tokens);
     if (visit->first_token_ns)
-        log_int(line, "first_token_ms", (int64_t)(visit->first_token_ns - started_ns) / 1000000);
+        alea__json_put_int(line, "first_token_ms",
+                           (int64_t)(visit->first_token_ns - started_ns) / 1000000);
     if (visit->finish) log_text(line, "finish", visit->finish, 16);
 }
 
@@ -373,12 +369,13 @@ void alea__server_ended(void *user, const alea_http_exchange *exchange) {
         if (visit) log_text(line, "id", visit->id, sizeof visit->id);
         log_text(line, "method", alea__http_method(exchange), 16);
         log_text(line, "path", alea__http_path(exchange), 200);
-        log_int(line, "status", status);
+        alea__json_put_int(line, "status", status);
         if (!record.complete) log_text(line, "client", "gone", 16);
-        log_int(line, "request_bytes", (int64_t)record.request_bytes);
-        log_int(line, "answer_bytes", (int64_t)record.answer_bytes);
+        alea__json_put_int(line, "request_bytes", (int64_t)record.request_bytes);
+        alea__json_put_int(line, "answer_bytes", (int64_t)record.answer_bytes);
         if (record.started_ns)
-            log_int(line, "duration_ms", (int64_t)(alea__clock_ns() - record.started_ns) / 1000000);
+            alea__json_put_int(line, "duration_ms",
+                               (int64_t)(alea__clock_ns() - record.started_ns) / 1000000);
         if (visit && visit->n_prompts > 0) log_tokens(line, visit, record.started_ns);
         alea__server_log_end(line);
     }
