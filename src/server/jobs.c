@@ -295,9 +295,14 @@ static void on_writable(void *user) {
     go_on_all(user);
 }
 
+/* Prompts in flight: choices for every slot twice, and one prompt to go on with. */
+static int32_t flights_of(const alea_job *job) {
+    const int32_t most = 2 + (2 * job->server->slots - 2) / job->asked->params.choices;
+    return job->asked->n_prompts < most ? job->asked->n_prompts : most;
+}
+
 static void start(alea_job *job) {
-    const int32_t most = 2 * job->server->slots;
-    const int32_t n = job->asked->n_prompts < most ? job->asked->n_prompts : most;
+    const int32_t n = flights_of(job);
     job->visit->n_prompts = job->asked->n_prompts;
     job->flights = calloc((size_t)n, sizeof *job->flights);
     alea_status status = job->flights ? ALEA_OK : ALEA_ENOMEM;
