@@ -35,7 +35,10 @@ if(TARGET alea)
     install(DIRECTORY ${alea_manual}/ DESTINATION ${CMAKE_INSTALL_DATAROOTDIR})
 endif()
 if(TARGET alea)
-    configure_file(packaging/alea.service.in alea.service @ONLY)
+    # At install time, for --prefix may be given then.
+    install(CODE "set(CMAKE_INSTALL_FULL_BINDIR \"\${CMAKE_INSTALL_PREFIX}/${CMAKE_INSTALL_BINDIR}\")
+        configure_file(\"${CMAKE_SOURCE_DIR}/packaging/alea.service.in\"
+                       \"${CMAKE_BINARY_DIR}/alea.service\" @ONLY)")
     install(FILES ${CMAKE_BINARY_DIR}/alea.service DESTINATION lib/systemd/system)
 endif()
 if(TARGET alea_cuda)

@@ -40,7 +40,7 @@ else()
         check_symbol_exists(ggml_cpu_alea_set_invariant "stdbool.h;ggml-cpu.h" llama_has_edits)
     endif()
     if(NOT llama_has_edits)
-        message(FATAL_ERROR "no libllama ${ALEA_LLAMA_VERSION} with Alea's edits: run `make`, "
+        message(FATAL_ERROR "no libllama ${ALEA_LLAMA_VERSION} with Alea's edits: run `make build`, "
                             "which builds it, or configure with -DALEA_PROGRAM=OFF")
     endif()
     set(llama_build "${ALEA_LLAMA_VERSION} system")
