@@ -47,8 +47,8 @@ static alea_exit check_default(const char *model, bool named) {
         return ALEA_EXIT_MODEL;
     }
     if (access(model, R_OK) == 0) return ALEA_EXIT_OK;
-    alea__complain("the default model %s: %s; run `make build` to fetch it, give --model FILE or set "
-                   "ALEA_MODEL",
+    alea__complain("the default model %s: %s; run `make build` to fetch it, give --model FILE or "
+                   "set ALEA_MODEL",
                    model, strerror(errno));
     return ALEA_EXIT_MODEL;
 }
