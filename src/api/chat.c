@@ -399,9 +399,9 @@ static alea_status end_behind(alea_bytes text, alea_bytes content, alea_arena *a
         first++;
     while (length > first && is_blank(content.data[length - 1]))
         length--;
-    const alea_bytes core = {content.data + first, length - first};
     *end = SIZE_MAX;
-    if (core.length == 0) return ALEA_OK;
+    if (first == length) return ALEA_OK; /* content.data may be NULL then */
+    const alea_bytes core = {content.data + first, length - first};
     size_t at;
     const alea_status status = last_place(text, core, arena, &at);
     if (status < 0 || at == SIZE_MAX) return status;
