@@ -28,30 +28,34 @@ static bool reports(const reporter *r, float x, float logprob, bool or_equal) {
     return or_equal ? reported >= logprob : reported > logprob;
 }
 
-/* The smallest float32 that reports more than (or at least) `logprob`; false: not even the
- * row's maximum does. */
-static bool cut_find(const reporter *r, float logprob, bool or_equal, float *cut) {
+/* The smallest float32 that reports more than (or at least) `logprob`; false: not even the row's
+ * maximum does. Any `near` gives the same; one that reports `logprob` is a few steps away. */
+static bool cut_find(const reporter *r, float near, float logprob, bool or_equal, float *cut) {
     if (!reports(r, r->scan->max, logprob, or_equal)) return false;
     if (reports(r, -INFINITY, logprob, or_equal)) {
         *cut = -INFINITY;
         return true;
     }
-    int32_t low = alea__float_key(-INFINITY), high = alea__float_key(r->scan->max);
-    while (high - (int64_t)low > 1) {
-        const int32_t middle = alea__key_middle(low, high);
-        if (reports(r, alea__key_float(middle), logprob, or_equal)) {
-            high = middle;
+    int64_t low = alea__float_key(-INFINITY), high = alea__float_key(r->scan->max);
+    int64_t at = alea__float_key(near), step = 1;
+    while (high - low > 1) {
+        if (at <= low || at >= high) at = low + (high - low) / 2;
+        if (reports(r, alea__key_float((int32_t)at), logprob, or_equal)) {
+            high = at;
+            at -= step;
         } else {
-            low = middle;
+            low = at;
+            at += step;
         }
+        if (step < high - low) step *= 4;
     }
-    *cut = alea__key_float(high);
+    *cut = alea__key_float((int32_t)high);
     return true;
 }
 
-static int32_t rank_of(const reporter *r, float logprob) {
+static int32_t rank_of(const reporter *r, float logit, float logprob) {
     float cut;
-    return cut_find(r, logprob, false, &cut) ? 1 + alea__row_count_ge(r->scan, cut) : 1;
+    return cut_find(r, logit, logprob, false, &cut) ? 1 + alea__row_count_ge(r->scan, cut) : 1;
 }
 
 static bool is_better(alea_alternative a, alea_alternative b) {
@@ -107,9 +111,10 @@ static void top_find(const reporter *r, float group, int32_t k, alea_alternative
     const float logprob = report_of(r, group);
     float above = NAN, from = -INFINITY; /* NAN: nothing reports more */
     int32_t n_top = 0;
-    if (cut_find(r, logprob, false, &above)) n_top = top_above(r, above, k, top);
+    if (cut_find(r, group, logprob, false, &above)) n_top = top_above(r, above, k, top);
     if (n_top == k) return;
-    (void)cut_find(r, logprob, true, &from); /* the group's own logit is there, so it succeeds */
+    (void)cut_find(r, group, logprob, true,
+                   &from); /* the group's own logit is there, so it succeeds */
     top_fill(r, from, above, logprob, n_top, k, top);
 }
 
@@ -131,7 +136,7 @@ alea_status alea__row_report_shared(const alea_kernel_table *kernels, alea_pool 
 
     report->token = token;
     report->logprob = token < 0 ? NAN : report_of(&r, logits[token]);
-    report->rank = token < 0 ? 0 : rank_of(&r, report->logprob);
+    report->rank = token < 0 ? 0 : rank_of(&r, logits[token], report->logprob);
     report->greedy = alea__row_greedy(&scan);
     report->entropy = want_entropy ? alea__mass_entropy(&scan, &rule, mass) : 0.0f;
     /* From the maximum, so that the rounding of the scale cancels as it does in a report. */

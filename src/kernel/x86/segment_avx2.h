@@ -10,44 +10,28 @@
 
 #include "kernel/x86/avx2_inline.h"
 
-enum { STRIDE = 64, STEPS = ALEA_SEGMENT / STRIDE };
+enum { STRIDE = 32 };
 
 static inline __m256 unordered(__m256 a, __m256 b) {
     return _mm256_cmp_ps(a, b, _CMP_UNORD_Q);
 }
 
-/* Maxima of a whole segment; returns whether it holds a NaN. */
-static inline int whole_segment(const float *x, __m256 *low, __m256 *high) {
-    __m256 low0 = _mm256_set1_ps(NEGATIVE_INFINITY), high0 = low0, low1 = low0, high1 = low0;
-    __m256 nan0 = _mm256_setzero_ps(), nan1 = nan0;
-    for (int i = 0; i < STEPS; i++, x += STRIDE) {
-        const __m256 a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8);
-        const __m256 c = _mm256_loadu_ps(x + 16), d = _mm256_loadu_ps(x + 24);
-        const __m256 e = _mm256_loadu_ps(x + 32), f = _mm256_loadu_ps(x + 40);
-        const __m256 g = _mm256_loadu_ps(x + 48), h = _mm256_loadu_ps(x + 56);
-        low0 = _mm256_max_ps(low0, _mm256_max_ps(a, c));
-        high0 = _mm256_max_ps(high0, _mm256_max_ps(b, d));
-        low1 = _mm256_max_ps(low1, _mm256_max_ps(e, g));
-        high1 = _mm256_max_ps(high1, _mm256_max_ps(f, h));
-        nan0 = _mm256_or_ps(nan0, _mm256_or_ps(unordered(a, b), unordered(c, d)));
-        nan1 = _mm256_or_ps(nan1, _mm256_or_ps(unordered(e, f), unordered(g, h)));
-    }
-    *low = _mm256_max_ps(low0, low1);
-    *high = _mm256_max_ps(high0, high1);
-    return _mm256_movemask_ps(_mm256_or_ps(nan0, nan1));
+/* The maxima of a segment on the way. */
+typedef struct scanner {
+    __m256 low, high, nan;
+} scanner;
+
+static inline scanner scanner_none(void) {
+    const __m256 none = _mm256_set1_ps(NEGATIVE_INFINITY);
+    return (scanner){none, none, _mm256_setzero_ps()};
 }
 
-static int short_segment(const float *x, int32_t n, __m256 *low, __m256 *high) {
-    __m256 m[2] = {_mm256_set1_ps(NEGATIVE_INFINITY), _mm256_set1_ps(NEGATIVE_INFINITY)};
-    __m256 nan = _mm256_setzero_ps();
-    for (int32_t i = 0; i < n; i += 8) {
-        const __m256 a = load_head(x + i, n - i);
-        m[i / 8 & 1] = _mm256_max_ps(m[i / 8 & 1], a);
-        nan = _mm256_or_ps(nan, unordered(a, a));
-    }
-    *low = m[0];
-    *high = m[1];
-    return _mm256_movemask_ps(nan);
+static inline void scanner_add(scanner *s, const float *x) {
+    const __m256 a = _mm256_loadu_ps(x), b = _mm256_loadu_ps(x + 8);
+    const __m256 c = _mm256_loadu_ps(x + 16), d = _mm256_loadu_ps(x + 24);
+    s->low = _mm256_max_ps(s->low, _mm256_max_ps(a, c));
+    s->high = _mm256_max_ps(s->high, _mm256_max_ps(b, d));
+    s->nan = _mm256_or_ps(s->nan, _mm256_or_ps(unordered(a, b), unordered(c, d)));
 }
 
 /* The largest lane; for lanes without NaN. */
@@ -58,27 +42,33 @@ static inline float max_of_lanes(__m256 v) {
     return _mm_cvtss_f32(m);
 }
 
-/* Lane maxima and their maximum, which is returned; 1 <= n <= ALEA_SEGMENT. */
-static inline float segment_maxima(const float *x, int32_t n, float *lanes) {
-    __m256 low, high;
-    const int nan =
-        n == ALEA_SEGMENT ? whole_segment(x, &low, &high) : short_segment(x, n, &low, &high);
-    if (__builtin_expect(nan != 0, 0)) {
+/* Lane maxima of the segment x, and their maximum, which is returned. */
+static inline float scanner_end(const scanner *s, const float *x, int32_t n, float *lanes) {
+    if (__builtin_expect(_mm256_movemask_ps(s->nan) != 0, 0)) {
         float most;
         alea__lane_max_ref(x, n, lanes, &most);
         return most;
     }
-    low = _mm256_add_ps(low, _mm256_setzero_ps()); /* -0 to +0 */
-    high = _mm256_add_ps(high, _mm256_setzero_ps());
+    const __m256 low = _mm256_add_ps(s->low, _mm256_setzero_ps()); /* -0 to +0 */
+    const __m256 high = _mm256_add_ps(s->high, _mm256_setzero_ps());
     _mm256_storeu_ps(lanes, low);
     _mm256_storeu_ps(lanes + 8, high);
     return max_of_lanes(_mm256_max_ps(low, high));
 }
 
-/* An address, not an element: nothing is read where there is nothing. */
-static inline void fetch_next_segment(const float *x) {
-    const uintptr_t next = (uintptr_t)x + ALEA_SEGMENT * sizeof(float);
-    _mm_prefetch((const char *)next, _MM_HINT_T0);
+/* The same from its beginning; 1 <= n <= ALEA_SEGMENT. */
+static inline scanner segment_scan(const float *x, int32_t n) {
+    scanner s = scanner_none();
+    int32_t i = 0;
+    for (; i + STRIDE <= n; i += STRIDE)
+        scanner_add(&s, x + i);
+    for (; i < n; i += 8) {
+        const __m256 a = load_head(x + i, n - i);
+        __m256 *half = i / 8 & 1 ? &s.high : &s.low;
+        *half = _mm256_max_ps(*half, a);
+        s.nan = _mm256_or_ps(s.nan, unordered(a, a));
+    }
+    return s;
 }
 
 /*
@@ -108,20 +98,24 @@ static inline void add_weights(const weigher *w, const float *x, __m256i *sums) 
         sums[j] = _mm256_add_epi32(sums[j], weigh_scale(t[j], p[j]));
 }
 
-/* The mass of a segment; what lies one segment further on is fetched meanwhile. */
-static inline uint64_t segment_weigh(const weigher *w, const float *x, int32_t n) {
-    enum { BLOCK = 4 * 8 * ALEA_WEIGHTS_PER_U32 };
+/*
+ * The mass of a segment. With `ahead`, the next one, a whole one, is scanned on the way: comparing
+ * waits for the second cache and weighing for the multipliers.
+ */
+static inline __attribute__((always_inline)) uint64_t
+segment_weigh(const weigher *w, const float *x, int32_t n, scanner *ahead) {
+    enum { BLOCK = STRIDE * ALEA_WEIGHTS_PER_U32 };
     __m256i sum = _mm256_setzero_si256();
     int32_t i = 0;
-    while (i + 32 <= n) {
+    while (i + STRIDE <= n) {
         __m256i sums[4] = {_mm256_setzero_si256(), _mm256_setzero_si256(), _mm256_setzero_si256(),
                            _mm256_setzero_si256()};
-        const int32_t end = n - i < BLOCK ? i + (n - i) / 32 * 32 : i + BLOCK;
-        for (; i < end; i += 32) {
-            fetch_next_segment(x + i);
-            fetch_next_segment(x + i + 16);
-            add_weights(w, x + i, sums);
-        }
+        const int32_t end = n - i < BLOCK ? i + (n - i) / STRIDE * STRIDE : i + BLOCK;
+        for (int32_t j = i; j < end; j += STRIDE)
+            add_weights(w, x + j, sums);
+        for (int32_t j = i; ahead && j < end; j += STRIDE)
+            scanner_add(ahead, x + j + ALEA_SEGMENT);
+        i = end;
         for (int j = 0; j < 4; j++)
             sum = add_wide(sum, sums[j]);
     }

@@ -10,78 +10,75 @@
 
 #include "kernel/x86/avx512_inline.h"
 
-enum { STRIDE = 128, STEPS = ALEA_SEGMENT / STRIDE };
+enum { STRIDE = 64 };
 
 static inline __mmask16 any_nan(__m512 a, __m512 b) {
     return _mm512_cmp_ps_mask(a, b, _CMP_UNORD_Q);
 }
 
-/* Maxima of a whole segment; returns whether it holds a NaN. */
-static inline unsigned whole_segment(const float *x, __m512 *lanes) {
-    __m512 m0 = _mm512_set1_ps(NEGATIVE_INFINITY), m1 = m0, m2 = m0, m3 = m0;
-    unsigned nan = 0;
-    for (int i = 0; i < STEPS; i++, x += STRIDE) {
-        const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
-        const __m512 c = _mm512_loadu_ps(x + 32), d = _mm512_loadu_ps(x + 48);
-        const __m512 e = _mm512_loadu_ps(x + 64), f = _mm512_loadu_ps(x + 80);
-        const __m512 g = _mm512_loadu_ps(x + 96), h = _mm512_loadu_ps(x + 112);
-        m0 = _mm512_max_ps(m0, _mm512_max_ps(a, b));
-        m1 = _mm512_max_ps(m1, _mm512_max_ps(c, d));
-        m2 = _mm512_max_ps(m2, _mm512_max_ps(e, f));
-        m3 = _mm512_max_ps(m3, _mm512_max_ps(g, h));
-        nan |=
-            (unsigned)(any_nan(a, b) | any_nan(c, d)) | (unsigned)(any_nan(e, f) | any_nan(g, h));
-    }
-    *lanes = _mm512_max_ps(_mm512_max_ps(m0, m1), _mm512_max_ps(m2, m3));
-    return nan;
+/* The maxima of a segment on the way. */
+typedef struct scanner {
+    __m512 most[2];
+    unsigned nan;
+} scanner;
+
+static inline scanner scanner_none(void) {
+    const __m512 none = _mm512_set1_ps(NEGATIVE_INFINITY);
+    return (scanner){{none, none}, 0};
 }
 
-static unsigned short_segment(const float *x, int32_t n, __m512 *lanes) {
-    __m512 m = _mm512_set1_ps(NEGATIVE_INFINITY);
-    unsigned nan = 0;
-    for (int32_t i = 0; i < n; i += 16) {
-        const __m512 a = load_head(x + i, n - i);
-        m = _mm512_max_ps(m, a);
-        nan |= any_nan(a, a);
-    }
-    *lanes = m;
-    return nan;
+static inline void scanner_add(scanner *s, const float *x) {
+    const __m512 a = _mm512_loadu_ps(x), b = _mm512_loadu_ps(x + 16);
+    const __m512 c = _mm512_loadu_ps(x + 32), d = _mm512_loadu_ps(x + 48);
+    s->most[0] = _mm512_max_ps(s->most[0], _mm512_max_ps(a, b));
+    s->most[1] = _mm512_max_ps(s->most[1], _mm512_max_ps(c, d));
+    s->nan |= (unsigned)(any_nan(a, b) | any_nan(c, d));
 }
 
-/* Lane maxima and their maximum, which is returned; 1 <= n <= ALEA_SEGMENT. */
-static inline float segment_maxima(const float *x, int32_t n, float *lanes) {
-    __m512 m;
-    const unsigned nan = n == ALEA_SEGMENT ? whole_segment(x, &m) : short_segment(x, n, &m);
-    if (__builtin_expect(nan != 0, 0)) {
+/* Lane maxima of the segment x, and their maximum, which is returned. */
+static inline float scanner_end(const scanner *s, const float *x, int32_t n, float *lanes) {
+    if (__builtin_expect(s->nan != 0, 0)) {
         float most;
         alea__lane_max_ref(x, n, lanes, &most);
         return most;
     }
+    __m512 m = _mm512_max_ps(s->most[0], s->most[1]);
     m = _mm512_add_ps(m, _mm512_setzero_ps()); /* -0 to +0 */
     _mm512_storeu_ps(lanes, m);
     return max_of_lanes(m);
 }
 
-/* An address, not an element: nothing is read where there is nothing. */
-static inline void fetch_next_segment(const float *x) {
-    const uintptr_t next = (uintptr_t)x + ALEA_SEGMENT * sizeof(float);
-    _mm_prefetch((const char *)next, _MM_HINT_T0);
+static inline scanner segment_scan(const float *x, int32_t n) {
+    scanner s = scanner_none();
+    int32_t i = 0;
+    for (; i + STRIDE <= n; i += STRIDE)
+        scanner_add(&s, x + i);
+    for (; i < n; i += 16) {
+        const __m512 a = load_head(x + i, n - i);
+        s.most[0] = _mm512_max_ps(s.most[0], a);
+        s.nan |= any_nan(a, a);
+    }
+    return s;
 }
 
-/* The mass of a segment; what lies one segment further on is fetched meanwhile. */
-static inline uint64_t segment_weigh(const weigher *w, const float *x, int32_t n) {
-    enum { SUMS = 4, BLOCK = SUMS * 16 * ALEA_WEIGHTS_PER_U32 };
+/*
+ * The mass of a segment. With `ahead`, the next one, a whole one, is scanned on the way: comparing
+ * waits for the second cache and weighing for the multipliers, so that together they take little
+ * longer than the weighing alone.
+ */
+static inline __attribute__((always_inline)) uint64_t
+segment_weigh(const weigher *w, const float *x, int32_t n, scanner *ahead) {
+    enum { SUMS = STRIDE / 16, BLOCK = STRIDE * ALEA_WEIGHTS_PER_U32 };
     __m512i sum = _mm512_setzero_si512();
     int32_t i = 0;
     for (; i + BLOCK <= n; i += BLOCK) {
         __m512i sums[SUMS] = {_mm512_setzero_si512(), _mm512_setzero_si512(),
                               _mm512_setzero_si512(), _mm512_setzero_si512()};
         for (int k = 0; k < ALEA_WEIGHTS_PER_U32; k++) {
-            for (int j = 0; j < SUMS; j++) {
-                const float *p = x + i + 16 * (SUMS * k + j);
-                fetch_next_segment(p);
-                sums[j] = _mm512_add_epi32(sums[j], weigh(w, _mm512_loadu_ps(p)));
-            }
+            const float *p = x + i + STRIDE * k;
+            for (int j = 0; j < SUMS; j++)
+                sums[j] = _mm512_add_epi32(sums[j], weigh(w, _mm512_loadu_ps(p + 16 * j)));
+            if (ahead) scanner_add(ahead, p + ALEA_SEGMENT);
         }
         for (int j = 0; j < SUMS; j++)
             sum = add_wide(sum, sums[j]);
