@@ -247,6 +247,96 @@ static void test_sampling_with_a_seed_for_each_row_forgets_its_place(void **stat
     free(probs);
 }
 
+/* Rows that are one even row, drawn from by every operator that draws. */
+enum { PLACES = 5, EVEN = 65536 };
+
+typedef struct stream {
+    DLTensor *seed, *offset, *words;
+} stream;
+
+static void draw_from_probs(int32_t *tokens, float *even, stream at) {
+    rig_tensor t[2];
+    alea_sample_probs *op = NULL;
+    const alea_op_config config = rig_config(one_thread, EVEN, 0);
+    DLTensor *probs = rig_2d(&t[0], even, RIG_F32, PLACES, EVEN);
+    probs->strides = (int64_t[]){0, 1};
+    assert_int_equal(alea_sample_probs_create(&config, &op, NULL), ALEA_OK);
+    assert_int_equal(alea_sample_probs_run(op, rig_1d(&t[1], tokens, RIG_I32, PLACES), probs,
+                                           at.seed, at.offset, at.words, NULL, NULL),
+                     ALEA_OK);
+    alea_sample_probs_destroy(op);
+}
+
+static void draw_from_logits(int32_t *tokens, float *even, stream at) {
+    rig_tensor t[2];
+    alea_sample_logits *op = NULL;
+    const alea_op_config config = rig_config(one_thread, EVEN, 0);
+    DLTensor *logits = rig_2d(&t[0], even, RIG_F32, PLACES, EVEN);
+    logits->strides = (int64_t[]){0, 1};
+    const alea_sample_logits_tensors tensors = {.struct_bytes = sizeof tensors,
+                                                .tokens = rig_1d(&t[1], tokens, RIG_I32, PLACES),
+                                                .logits = logits,
+                                                .seed = at.seed,
+                                                .offset = at.offset,
+                                                .row_words = at.words};
+    assert_int_equal(alea_sample_logits_create(&config, &op, NULL), ALEA_OK);
+    assert_int_equal(alea_sample_logits_run(op, &tensors, NULL, NULL), ALEA_OK);
+    alea_sample_logits_destroy(op);
+}
+
+/* Behind one draft, which stands because its draft probability is 0: draw 1 places the token. */
+static void draw_behind_a_draft(int32_t *tokens, float *zeros, float *even, stream at) {
+    rig_tensor t[5];
+    int32_t ids[PLACES] = {0}, accepted[PLACES], placed[PLACES][2];
+    alea_chain_sample *op = NULL;
+    const alea_op_config config = rig_config(one_thread, EVEN, 0);
+    DLTensor *draft = rig_3d(&t[0], zeros, RIG_F32, PLACES, 1, EVEN);
+    DLTensor *target = rig_3d(&t[1], even, RIG_F32, PLACES, 2, EVEN);
+    draft->strides = target->strides = (int64_t[]){0, 0, 1};
+    assert_int_equal(alea_chain_sample_create(&config, &op, NULL), ALEA_OK);
+    assert_int_equal(alea_chain_sample_run(op, rig_2d(&t[2], placed, RIG_I32, PLACES, 2),
+                                           rig_1d(&t[3], accepted, RIG_I32, PLACES), draft,
+                                           rig_2d(&t[4], ids, RIG_I32, PLACES, 1), target, at.seed,
+                                           at.offset, at.words, NULL, NULL),
+                     ALEA_OK);
+    alea_chain_sample_destroy(op);
+    for (int row = 0; row < PLACES; row++) {
+        assert_int_equal(accepted[row], 1);
+        tokens[row] = placed[row][1];
+    }
+}
+
+/* Where a row stands in the stream: at its number; at 0, once rows have a seed or an offset of
+ * their own; at its word, where words are given. */
+static void test_a_rows_place_in_the_stream(void **state) {
+    (void)state;
+    float *zeros = calloc(EVEN, 4), *even = rig_alloc(EVEN * 4);
+    int32_t words[] = {7, -1, 0, 7, INT32_MIN}, tokens[3][PLACES];
+    int64_t seeds[] = {1234, 8, 1234, 9, 1234}, offsets[] = {7, 3, 7, 7, 1};
+    for (int i = 0; i < EVEN; i++)
+        even[i] = 0x1p-16f;
+    for (int which = 0; which < 8; which++) {
+        const bool own_seed = which & 1, own_offset = which & 2, own_word = which & 4;
+        rig_tensor t[3];
+        const stream at = {rig_1d(&t[0], seeds, RIG_I64, own_seed ? PLACES : 1),
+                           rig_1d(&t[1], offsets, RIG_I64, own_offset ? PLACES : 1),
+                           own_word ? rig_1d(&t[2], words, RIG_I32, PLACES) : NULL};
+        draw_from_probs(tokens[0], even, at);
+        draw_from_logits(tokens[1], zeros, at);
+        draw_behind_a_draft(tokens[2], zeros, even, at);
+        for (uint32_t row = 0; row < PLACES; row++) {
+            const uint64_t seed = (uint64_t)seeds[own_seed ? row : 0];
+            const uint64_t offset = (uint64_t)offsets[own_offset ? row : 0];
+            const uint32_t place = own_seed || own_offset ? 0 : row;
+            const uint32_t word = own_word ? (uint32_t)words[row] : place;
+            for (uint32_t i = 0; i < 3; i++) /* the third is draw 1 */
+                assert_int_equal(tokens[i][row], oracle_philox(seed, i / 2, word, offset) >> 16);
+        }
+    }
+    free(zeros);
+    free(even);
+}
+
 /* --- chains ------------------------------------------------------------------------------ */
 
 static float rand_cubed(uint64_t *random) {
@@ -498,6 +588,7 @@ int main(void) {
         cmocka_unit_test(test_sampling_of_one_hot_rows),
         cmocka_unit_test(test_sampling_survives_rows_that_are_no_weights),
         cmocka_unit_test(test_sampling_with_a_seed_for_each_row_forgets_its_place),
+        cmocka_unit_test(test_a_rows_place_in_the_stream),
         cmocka_unit_test(test_chain_follows_its_distributions),
         cmocka_unit_test(test_chain_accepts_exactly_the_reference_prefix),
         cmocka_unit_test(test_chain_accepts_as_often_as_another_stream),
