@@ -16,7 +16,7 @@
  *                   [-2^21, 2^21]. scale > 0
  * segment_mass      sum of the weights (exp2_poly.h) of a segment. Domain of this and of the
  *                   next three: |exponent| <= 2^21, scale > 0, every x*scale <= exponent
- *                   + 3/4, so that eight weights fit 32 bits; NaN weighs 0
+ *                   + 3/4, so that four weights fit 32 bits; NaN weighs 0
  * segment_mass_ge   the same over the elements >= cut
  * segment_weights   each weight of a segment
  * segment_entropy   mass and moment of a segment: sums of W and of W*q, where with n = N - E
