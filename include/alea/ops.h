@@ -99,12 +99,14 @@ typedef struct alea_op_config {
  *
  * Running, in general: alea_NAME_run(op, outputs…, inputs…, stream, error).
  *
- * Shape     rows may lie any distance apart: strides of all dimensions but the last are free, the
- *           last is 1; byte_offset counts; an address need only suit its element. Inputs may
- *           overlap each other, an output overlaps nothing (but see ALEA_OP_IN_PLACE)
+ * Shape     rows may lie any distance apart: strides are not negative, the last is 1, the others
+ *           are free, and 0 makes one row of an input serve for all; an input [rows] may have any
+ *           stride; byte_offset counts; an address need only suit its element. Inputs may overlap
+ *           each other, an output overlaps nothing (but see ALEA_OP_IN_PLACE)
  * Errors    ALEA_EINVAL (dtype, rank, shape, stride, alignment, overlap or value of an argument,
  *           which is named), ALEA_ELIMIT (beyond what the config announced, or beyond 2^22),
- *           ALEA_EUNSUPPORTED (no target serves the call: each is listed with its reason).
+ *           ALEA_EUNSUPPORTED (no target serves the call: each is listed with its reason; the CPU
+ *           declines a thread that rounds otherwise than to nearest even or flushes denormals).
  *           After any of them no output has been written
  * Memory    allocates nothing
  * Stream    the target's own; NULL for the CPU, which returns when the result is there. For CUDA

@@ -24,12 +24,12 @@ alea_status alea__fenv_check(alea_error *error) {
     if (!rounds_to_nearest_even()) {
         return alea_error_set(error, ALEA_EUNSUPPORTED,
                               "floating-point rounding is not to nearest even; call "
-                              "fesetround(FE_TONEAREST) before using Alea");
+                              "fesetround(FE_TONEAREST)");
     }
     if (!keeps_denormals()) {
         return alea_error_set(error, ALEA_EUNSUPPORTED,
-                              "floating-point denormals are flushed to zero, perhaps by a library "
-                              "built with fast-math; clear FTZ and DAZ before using Alea");
+                              "denormals are flushed to zero, perhaps by a library built with "
+                              "fast-math; clear FTZ and DAZ");
     }
     return ALEA_OK;
 }

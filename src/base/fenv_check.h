@@ -1,7 +1,7 @@
 /*
  * The numeric contract (docs/numerics.md) holds for one floating-point environment: rounding to
  * nearest even, denormals kept. Something else in the process, a library built with fast-math for
- * instance, can have changed it; programs ask here once at start.
+ * instance, can have changed it; programs ask here at start, and CPU operators at every run.
  */
 #ifndef ALEA_BASE_FENV_CHECK_H
 #define ALEA_BASE_FENV_CHECK_H

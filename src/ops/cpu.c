@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/fenv_check.h"
 #include "base/size.h"
 #include "ops/cpu.h"
 #include "ops/target.h"
@@ -62,6 +63,8 @@ static void cpu_destroy(void *state) {
 
 static alea_status cpu_make(const alea_kernel_table *kernels, alea_op_kind kind,
                             const alea_op_config *config, void **state, alea_error *error) {
+    const alea_status status = alea__fenv_check(error); /* of the threads too: they inherit it */
+    if (status < 0) return status;
     cpu_op *op = calloc(1, sizeof *op);
     if (!op) return alea_error_set(error, ALEA_ENOMEM, "no memory for an operator");
     op->kind = kind;
@@ -153,12 +156,14 @@ static alea_status cpu_run(void *state, const DLTensor *const *tensors, int32_t 
                            void *stream, alea_error *error) {
     (void)stream;
     cpu_op *op = state;
+    alea_status status = alea__fenv_check(error);
+    if (status < 0) return status;
     alea_cpu_call call = {.config = &op->config, .kind = op->kind};
     for (int32_t i = 0; i < n_tensors; i++)
         call.views[i] = view_of(tensors[i]);
     call_sizes(&call);
     if (call.rows == 0 || call.vocab == 0) return ALEA_OK;
-    const alea_status status = alea__check_values(&call, error);
+    status = alea__check_values(&call, error);
     if (status < 0) return status;
 
     const bool split = call.rows < op->n_threads && call.vocab >= 2 * ALEA_ROW_CHUNK;

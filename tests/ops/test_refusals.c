@@ -9,10 +9,15 @@
 
 #include <cmocka.h>
 
+#include <fenv.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+
+#if defined(__x86_64__)
+#include <xmmintrin.h>
+#endif
 
 #include "ops/rig.h"
 
@@ -569,6 +574,59 @@ static void test_bad_configs_are_named(void **state) {
     assert_null(op);
 }
 
+/* The call where the thread's environment was spoiled after its operator was made. */
+static void expect_declined(call *c, void (*spoil)(void), const char *reason) {
+    static char before[TENSORS][BUFFER];
+    fenv_t good;
+    alea_topk_mask *op = NULL;
+    alea_error error = {0};
+    memcpy(before, c->buffers, sizeof before);
+    assert_int_equal(alea_topk_mask_create(&c->config, &op, NULL), ALEA_OK);
+    fegetenv(&good);
+    spoil();
+    const alea_status status = alea_topk_mask_run(op, c->t[0], c->t[1], c->t[2], NULL, &error);
+    fesetenv(&good);
+    assert_int_equal(status, ALEA_EUNSUPPORTED);
+    assert_non_null(strstr(error.message, reason));
+    assert_memory_equal(before, c->buffers, sizeof before);
+    assert_int_equal(alea_topk_mask_run(op, c->t[0], c->t[1], c->t[2], NULL, &error), ALEA_OK);
+    alea_topk_mask_destroy(op);
+}
+
+static void round_upward(void) {
+    fesetround(FE_UPWARD);
+}
+
+#if defined(__x86_64__)
+static void flush_results(void) {
+    _mm_setcsr(_mm_getcsr() | 0x8000);
+}
+
+static void flush_operands(void) {
+    _mm_setcsr(_mm_getcsr() | 0x0040);
+}
+#endif
+
+/* Denormals that count as zeros would be drawn never and kept as ties, without a word. */
+static void test_another_floating_point_environment_is_declined(void **state) {
+    (void)state;
+    for (alea_op_kind kind = 0; kind < ALEA_OP_KINDS; kind++) {
+        alea_error error = {0};
+        call_make(&the_call, kind);
+        round_upward();
+        const alea_status status = call_run(&the_call, &error); /* threads would inherit it */
+        fesetround(FE_TONEAREST);
+        assert_int_equal(status, ALEA_EUNSUPPORTED);
+        assert_non_null(strstr(error.message, "cpu: floating-point rounding is not to nearest"));
+    }
+    call_make(&the_call, ALEA_OP_TOPK_MASK);
+    expect_declined(&the_call, round_upward, "call fesetround(FE_TONEAREST)");
+#if defined(__x86_64__)
+    expect_declined(&the_call, flush_results, "cpu: denormals are flushed");
+    expect_declined(&the_call, flush_operands, "clear FTZ and DAZ");
+#endif
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_calls_are_taken),
@@ -587,6 +645,7 @@ int main(void) {
         cmocka_unit_test(test_batches_without_rows_do_nothing),
         cmocka_unit_test(test_values_outside_their_range_are_named),
         cmocka_unit_test(test_bad_configs_are_named),
+        cmocka_unit_test(test_another_floating_point_environment_is_declined),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
