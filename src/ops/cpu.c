@@ -105,17 +105,25 @@ static alea_status cpu_ref_create(void *user, alea_op_kind kind, const alea_op_c
     return cpu_make(alea__kernels_ref(), kind, config, state, error);
 }
 
+/* Nothing is computed from strides that no entry is reached by: those of dimensions of one entry
+ * and of empty tensors may be any number. */
 static alea_view view_of(const DLTensor *tensor) {
     alea_view view = {0};
     if (!tensor) return view;
     if (tensor->data) view.data = (char *)tensor->data + tensor->byte_offset; /* else it is empty */
     view.rank = tensor->ndim;
     view.dtype_bit = alea__dtype_bit(tensor->dtype);
-    int64_t compact = tensor->dtype.bits / 8;
-    for (int32_t d = tensor->ndim; d-- > 0;) {
+    bool empty = false;
+    for (int32_t d = 0; d < tensor->ndim; d++) {
         view.size[d] = tensor->shape[d];
-        view.step[d] = tensor->strides ? tensor->strides[d] * (tensor->dtype.bits / 8) : compact;
-        compact *= tensor->shape[d] > 0 ? tensor->shape[d] : 1;
+        empty |= tensor->shape[d] == 0;
+    }
+    const int64_t element_bytes = tensor->dtype.bits / 8;
+    int64_t compact = 1;
+    for (int32_t d = tensor->ndim; !empty && d-- > 0;) {
+        if (tensor->shape[d] == 1) continue;
+        view.step[d] = element_bytes * (tensor->strides ? tensor->strides[d] : compact);
+        if (!tensor->strides) compact *= tensor->shape[d];
     }
     return view;
 }

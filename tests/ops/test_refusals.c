@@ -627,6 +627,33 @@ static void test_another_floating_point_environment_is_declined(void **state) {
 #endif
 }
 
+/* Frameworks put any number where a dimension has one entry or a tensor none. */
+static void test_strides_of_dimensions_without_a_step_are_not_read(void **state) {
+    (void)state;
+    static int64_t wild[TENSORS][4];
+    for (alea_op_kind kind = 0; kind < ALEA_OP_KINDS; kind++) {
+        for (int empty = 0; empty < 2; empty++) {
+            call_make(&the_call, kind);
+            for (int32_t i = 0; i < the_call.n; i++) {
+                DLTensor *t = the_call.t[i];
+                int64_t dense = 1;
+                t->strides = wild[i];
+                for (int32_t d = t->ndim; d-- > 0;) {
+                    const bool is_rows = t->shape[d] == ROWS && (d == 0 || t->ndim == 4) &&
+                                         !(kind == ALEA_OP_TOPK_SELECT && d == 3);
+                    if (is_rows || (kind == ALEA_OP_TOPK_SELECT && d == 1)) t->shape[d] = !empty;
+                    const bool steps = t->shape[d] > 1 && !empty;
+                    wild[i][d] = steps ? dense : d % 2 ? INT64_MIN : INT64_MAX;
+                    dense *= t->shape[d];
+                }
+            }
+            alea_error error = {0};
+            const alea_status status = call_run(&the_call, &error);
+            if (status < 0) fail_msg("%s: %s", alea_op_name(kind), error.message);
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_calls_are_taken),
@@ -646,6 +673,7 @@ int main(void) {
         cmocka_unit_test(test_values_outside_their_range_are_named),
         cmocka_unit_test(test_bad_configs_are_named),
         cmocka_unit_test(test_another_floating_point_environment_is_declined),
+        cmocka_unit_test(test_strides_of_dimensions_without_a_step_are_not_read),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
