@@ -40,7 +40,7 @@ alea_status alea__commit_write(alea_completion *completion, int32_t frame,
         return alea_error_set(error, ALEA_EINVAL,
                               "slot %d produced %d tokens; completion_token_capacity is %d",
                               commit->slot, commit->n_tokens, completion->layout.tokens);
-    if (commit->n_tokens > commit->accepted + 1)
+    if (commit->n_tokens - 1 > commit->accepted)
         return alea_error_set(error, ALEA_EINVAL, "slot %d produced %d tokens with %d accepted",
                               commit->slot, commit->n_tokens, commit->accepted);
     if (commit->budget_tokens < 0 || commit->room_tokens < 0)

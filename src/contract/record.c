@@ -25,7 +25,7 @@ static alea_status check_counts(const alea_completion_layout *layout, const alea
     if (r->role == ALEA_ROLE_NONE || r->role >= ALEA_ROLE_ADMISSION) {
         if (r->count != 0)
             return refuse(error, r->slot, "emitted count", r->count, "this role emits nothing");
-    } else if (r->count > r->accepted + 1) {
+    } else if (r->count - 1 > r->accepted) { /* accepted may be the largest int32_t */
         return refuse(error, r->slot, "emitted count", r->count,
                       "at most drafts accepted plus one");
     }
@@ -60,6 +60,8 @@ alea_status alea__record_check(const alea_completion_layout *layout, const alea_
     if (r->role == ALEA_ROLE_NONE && r->status != ALEA_RECORD_NONE)
         return refuse(error, r->slot, "status", r->status, "role 0 has status 0");
     if (r->position < 0) return refuse(error, r->slot, "position", r->position, "not negative");
+    if (r->position > INT64_MAX - ALEA_COMPLETION_TOKENS_MAX)
+        return refuse(error, r->slot, "position", r->position, "its last token has none");
     if (r->budget_tokens < 0)
         return refuse(error, r->slot, "budget", r->budget_tokens, "not negative");
     alea_status status = check_counts(layout, r, error);

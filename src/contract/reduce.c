@@ -103,7 +103,7 @@ static void reduce_position(reduction *r, int32_t slot, int32_t position, const 
     alea_status status = ALEA_EROW;
     if (logits && n_ids == 0)
         status = write_natural(r, logits, token, payload);
-    else if (logits && n_ids <= ALEA_TOKEN_IDS_MAX)
+    else if (logits && n_ids > 0 && n_ids <= ALEA_TOKEN_IDS_MAX)
         status = write_selected(r, logits, token, c->token_ids + (size_t)slot * ALEA_TOKEN_IDS_MAX,
                                 n_ids, payload);
     if (status < 0) {

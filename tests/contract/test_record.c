@@ -71,6 +71,7 @@ static void test_malformed_records_are_named_and_refused(void **state) {
         {6, 8, "drafts accepted"},
         {6, 0, "emitted count"},
         {7, -1, "position"},
+        {7, INT64_MAX, "position"},
         {8, -1, "budget"},
         {10, 8, "role"},
         {10, 2, "drafts proposed"},
@@ -115,6 +116,11 @@ static void test_a_refused_record_writes_nothing(void **state) {
     const int32_t negative[] = {-3};
     assert_int_equal(alea__record_write(&r->out, 0, &bad, negative, &r->error), ALEA_EFORMAT);
     assert_memory_equal(before, alea__completion_record(&r->out, 0, 1), bytes);
+    /* The largest counts are no overflow. */
+    bad.role = ALEA_ROLE_VERIFY;
+    bad.drafted = bad.accepted = INT32_MAX;
+    bad.count = 2;
+    assert_int_equal(alea__record_write(&r->out, 0, &bad, tokens, &r->error), ALEA_OK);
 }
 
 /* One row of the table: what a round produced and what stands. */
