@@ -239,7 +239,8 @@ void alea__engine_unref(alea_engine *engine) {
     free(engine);
 }
 
-/* The sequences of the round hold an unspecified part of it: drop them, and end their runs. */
+/* The sequences of the round hold an unspecified part of it: drop them, and end their runs, but for
+ * those that a stop string ended meanwhile: what the round gave would have been dropped. */
 static void fail_round(alea_engine *engine, alea_plan *plan, const alea_error *error) {
     for (int32_t i = 0; i < plan->n_items; i++) {
         alea_run *run = plan->runs[i];
@@ -247,7 +248,7 @@ static void fail_round(alea_engine *engine, alea_plan *plan, const alea_error *e
         alea_error_set(&named, error->status, "at position %d: %.200s", plan->items[i].position,
                        error->message);
         alea__slot_forget(engine, run->slot);
-        alea__run_end(run, ALEA_FINISH_ERROR, -1, &named);
+        if (run->state == ALEA_RUN_ACTIVE) alea__run_end(run, ALEA_FINISH_ERROR, -1, &named);
     }
     alea__engine_note(engine, alea__frames_abandon(&engine->frames, plan->frame, NULL));
     plan->frame = -1;

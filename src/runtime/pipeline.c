@@ -111,13 +111,25 @@ static bool has_finite(const float *row, int32_t vocab) {
     return false;
 }
 
+static alea_status refuse_row(alea_error *error) {
+    return alea_error_set(error, ALEA_EROW, "%s", alea_status_text(ALEA_EROW));
+}
+
+/* False: the row holds NaN or +inf. A ban may cover it, and must not cover it up. */
+static bool copy_row(const float *logits, int32_t vocab, float *scratch) {
+    int32_t n_bad = 0;
+    for (int32_t i = 0; i < vocab; i++) {
+        scratch[i] = logits[i];
+        n_bad += !(logits[i] < INFINITY);
+    }
+    return n_bad == 0;
+}
+
 /* Runs the processors again, looking after each. It happens once at the end of a request. */
 static alea_status name_the_culprit(const alea_pipeline *pipeline, const float *raw, int32_t vocab,
                                     float *row, alea_error *error) {
     memcpy(row, raw, (size_t)vocab * sizeof *row);
-    if (!has_finite(row, vocab)) {
-        return alea_error_set(error, ALEA_EROW, "%s", alea_status_text(ALEA_EROW));
-    }
+    if (!has_finite(row, vocab)) return refuse_row(error);
     size_t i = 0;
     for (; i < N_PROCESSORS - 1; i++) {
         processors[i].apply(pipeline, raw, vocab, row);
@@ -129,7 +141,7 @@ static alea_status name_the_culprit(const alea_pipeline *pipeline, const float *
 
 alea_status alea__pipeline_apply(const alea_pipeline *pipeline, const float *logits, int32_t vocab,
                                  float *scratch, alea_error *error) {
-    memcpy(scratch, logits, (size_t)vocab * sizeof *scratch);
+    if (!copy_row(logits, vocab, scratch)) return refuse_row(error);
     for (size_t i = 0; i < N_PROCESSORS; i++) {
         processors[i].apply(pipeline, logits, vocab, scratch);
     }

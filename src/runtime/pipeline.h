@@ -35,8 +35,9 @@ bool alea__pipeline_is_neutral(const alea_pipeline *pipeline);
  * Domain    params passed alea__params_check for this vocab; history holds prompt and output where
  *           params penalize
  * Result    scratch: the processed row
- * Errors    ALEA_EEMPTY naming the constraint after which no finite entry is left, where the raw
- *           row had one; scratch is then undefined
+ * Errors    ALEA_EROW: the raw row holds NaN or +inf, wherever it is, or nothing finite;
+ *           ALEA_EEMPTY naming the constraint after which no finite entry is left; scratch is then
+ *           undefined
  * Memory    allocates nothing
  * Threads   reentrant
  */

@@ -678,6 +678,42 @@ static void test_a_round_that_fails_names_its_position_and_the_next_works(void *
     rig_close(&r);
 }
 
+/* The stop is found while the next round computes, which fails: the answer was complete. */
+static void test_a_round_that_fails_behind_a_stop_string_takes_no_answer_back(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 8, .end_token = -1, .row = row_flat, .fail_round = 4};
+    alea_request_params p = params_of(0, 10); /* a, a, a, … */
+    const alea_bytes stop = {(const uint8_t *)"aaa", 3};
+    p.stops = &stop;
+    p.n_stops = 1;
+    p.include_stop = true;
+    for (int32_t way = 0; way < 2; way++) {
+        run_together(&ways, (alea_engine_options){.threads = 1, .no_overlap = way}, &p, 1);
+        assert_int_equal(choices[0][0].finish, ALEA_FINISH_STOP);
+        assert_int_equal(choices[0][0].n, 3);
+    }
+}
+
+/* A row with NaN ends its request, whether or not somebody looks at its logprobs. */
+static void test_a_bad_row_is_an_error_where_its_entry_is_banned_too(void **state) {
+    (void)state;
+    const row_core_ways ways = {.vocab = 4, .end_token = -1, .row = row_nan_at_3};
+    const int32_t allowed[] = {0, 1};
+    for (int32_t top = -1; top < 1; top++) {
+        alea_request_params p[3];
+        for (int32_t i = 0; i < 3; i++) {
+            p[i] = params_of(1, 10);
+            p[i].top = top;
+            p[i].allowed = (alea_token_list){allowed, 2};
+        }
+        run_together(&ways, plain, p, 3);
+        assert_int_equal(choices[2][0].finish, ALEA_FINISH_ERROR);
+        assert_non_null(strstr(choices[2][0].message, "position 4"));
+        assert_int_equal(choices[2][0].n, 3);
+        assert_int_equal(choices[1][0].n, 10);
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_temperature_zero_in_a_mixed_batch_OPS_01),
@@ -706,6 +742,8 @@ int main(void) {
         cmocka_unit_test(test_a_core_that_hangs_for_a_while_delays_and_changes_nothing),
         cmocka_unit_test(test_a_deadline_is_kept_while_the_core_hangs),
         cmocka_unit_test(test_a_round_that_fails_names_its_position_and_the_next_works),
+        cmocka_unit_test(test_a_round_that_fails_behind_a_stop_string_takes_no_answer_back),
+        cmocka_unit_test(test_a_bad_row_is_an_error_where_its_entry_is_banned_too),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -192,6 +192,28 @@ static void test_allowed_ids_keep_their_bias(void **state) {
     assert_row((const float[]){-INFINITY, -INFINITY, 0.75f, -INFINITY, -INFINITY, -INFINITY});
 }
 
+/* Whether a row is one must not depend on what is banned: asked for, its logprobs would fail. */
+static void test_a_ban_does_not_cover_up_a_bad_row(void **state) {
+    (void)state;
+    const int32_t two[] = {2}, three[] = {3};
+    const alea_token_list word = {three, 1};
+    static const float bad[] = {NAN, INFINITY};
+    for (size_t i = 0; i < 4; i++) {
+        float broken[VOCAB];
+        memcpy(broken, raw, sizeof raw);
+        broken[3] = bad[i % 2];
+        alea_error error;
+        begin(NULL, 0, NULL, 0);
+        if (i < 2) {
+            s.params.allowed = (alea_token_list){two, 1};
+        } else {
+            s.params.bad_words = &word;
+            s.params.n_bad_words = 1;
+        }
+        assert_int_equal(alea__pipeline_apply(&s.pipeline, broken, VOCAB, row, &error), ALEA_EROW);
+    }
+}
+
 /* API-21: the processor that took the last entry is named, not the one before it. */
 static void test_the_constraint_that_leaves_nothing_is_named(void **state) {
     (void)state;
@@ -222,6 +244,7 @@ int main(void) {
         cmocka_unit_test(test_frequency_counts_and_presence_does_not_and_the_prompt_is_neither),
         cmocka_unit_test(test_the_grammar_sees_the_row_after_every_other),
         cmocka_unit_test(test_allowed_ids_keep_their_bias),
+        cmocka_unit_test(test_a_ban_does_not_cover_up_a_bad_row),
         cmocka_unit_test(test_the_constraint_that_leaves_nothing_is_named),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
