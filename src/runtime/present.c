@@ -98,6 +98,14 @@ static void push(alea_run *run, const alea_entry *entry, const alea_extra *extra
     ring->tail++;
 }
 
+/*
+ * What is held back leaves no room for the next token, however much the reader takes: tokens
+ * without bytes are held as long as a stop string is open before them, and may come without end.
+ */
+static bool is_stuck(const alea_ring *ring) {
+    return ring->tail - ring->released + 2 > (uint64_t)ring->capacity;
+}
+
 /* A run that was ended by something else than its own tokens shows nothing more. */
 static bool is_cut_short(const alea_run *run) {
     return run->finish == ALEA_FINISH_STOP || run->finish == ALEA_FINISH_CANCELLED ||
@@ -112,18 +120,17 @@ static void present_entries(alea_engine *engine, alea_run *run, alea_decoded *de
                                      ? (alea_bytes){NULL, 0}
                                      : bytes_of(engine, run, entry.token);
         const int32_t index = (int32_t)(entry.position - run->n_prompt);
-        if (!alea__ring_has_room(&run->ring, 1)) {
-            alea_error error;
-            alea_error_set(&error, ALEA_ELIMIT,
-                           "more than %d tokens without text while a stop string is open",
-                           run->ring.capacity);
-            alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
-            return;
-        }
         push(run, &entry, extra, index, bytes);
         if (!pass_stops(engine, run, bytes, index >= run->request->params.min_tokens)) {
             alea__decode_stop(decoded);
             return;
+        }
+        if (run->state == ALEA_RUN_ACTIVE && is_stuck(&run->ring)) {
+            alea_error error;
+            alea_error_set(&error, ALEA_ELIMIT,
+                           "more than %d tokens without text while a stop string is open",
+                           engine->options.queue_tokens);
+            alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
         }
     }
 }

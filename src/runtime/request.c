@@ -262,14 +262,15 @@ static alea_status build_request(alea_engine *engine, const int32_t *prompt, int
         return ALEA_EIO;
     }
     const alea_request_params kept = head.params;
-    carver count = {.used = sizeof(alea_request)};
+    const size_t runs_at = (sizeof(alea_request) + 15) & ~(size_t)15;
+    carver count = {.used = runs_at};
     carve_request(&count, engine, &head, prompt, n_prompt);
     if (count.overflow) return ALEA_ENOMEM;
     uint8_t *block = aligned_alloc(64, (count.used + 63) & ~(size_t)63);
     if (!block) return ALEA_ENOMEM;
     alea_request *request = (alea_request *)block;
     *request = (alea_request){.engine = engine, .params = kept};
-    carver fill = {.base = block, .used = (sizeof(alea_request) + 15) & ~(size_t)15};
+    carver fill = {.base = block, .used = runs_at};
     carve_request(&fill, engine, request, prompt, n_prompt);
     atomic_init(&request->references, 2);
     atomic_fetch_add(&engine->references, 1);

@@ -170,6 +170,38 @@ static void test_a_stop_string_cuts_inside_a_token_and_holds_back(void **state) 
     rig_close(&r);
 }
 
+/* From id 297 on this vocabulary has tokens without bytes alone: a stop string that is open when
+ * they begin stays open, and what it holds back must not grow, nor wait for ever. */
+static void test_a_stop_that_stays_open_over_endless_control_tokens_is_an_error(void **state) {
+    (void)state;
+    alea_engine_options options = defaults;
+    options.queue_tokens = 8;
+    static rig_choice choice;
+    alea_request_params params = alea__params_default();
+    params.sampling.temperature = 0.0f;
+    params.top = 0;
+    const alea_bytes stops[] = {{(const uint8_t *)"\xBDx", 2}};
+    params.stops = stops;
+    params.n_stops = 1;
+    const int32_t prompt[] = {295}; /* then 296, which ends in the stop's first byte */
+    for (params.max_tokens = 8; params.max_tokens <= 14; params.max_tokens += 2) {
+        for (int32_t way = 0; way < 2; way++) {
+            options.no_overlap = way;
+            rig r = rig_open("vocab=400,peak=30", 1, 64, options);
+            memset(&choice, 0, sizeof choice);
+            rig_run(&r, prompt, 1, &params, &choice);
+            const bool fits = params.max_tokens <= 10; /* the queue, and two that the stop adds */
+            assert_int_equal(choice.n, fits ? params.max_tokens : 10);
+            assert_int_equal(choice.finish, fits ? ALEA_FINISH_LENGTH : ALEA_FINISH_ERROR);
+            if (!fits) {
+                assert_string_equal(choice.message,
+                                    "more than 8 tokens without text while a stop string is open");
+            }
+            rig_close(&r);
+        }
+    }
+}
+
 static void test_a_stop_in_the_last_token_counts_as_a_stop(void **state) {
     (void)state;
     rig r = rig_open("vocab=320,peak=30", 1, 64, defaults);
@@ -491,6 +523,7 @@ int main(void) {
         cmocka_unit_test(test_logprobs_do_not_change_tokens),
         cmocka_unit_test(test_nothing_is_reduced_when_nothing_is_asked),
         cmocka_unit_test(test_a_stop_string_cuts_inside_a_token_and_holds_back),
+        cmocka_unit_test(test_a_stop_that_stays_open_over_endless_control_tokens_is_an_error),
         cmocka_unit_test(test_a_stop_in_the_last_token_counts_as_a_stop),
         cmocka_unit_test(test_a_bad_row_ends_its_own_request_and_names_the_position),
         cmocka_unit_test(test_a_failing_round_ends_its_requests_and_no_other),
