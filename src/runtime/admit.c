@@ -170,18 +170,26 @@ static int32_t idle_slot(const alea_engine *engine) {
     return best;
 }
 
-/* The slot whose content begins most like the run, idle ones first among equals. */
-static int32_t best_prefix(const alea_engine *engine, const alea_run *run, int32_t *length) {
+/* How much of a slot serves a run: common_prefix, or alea__stored_scores for a scored prompt. */
+typedef int32_t (*serves_fn)(const alea_slot *slot, const alea_run *run);
+
+/* Idle before running, then the least recently used, whose content is the least missed. */
+static bool is_cheaper(const alea_slot *a, const alea_slot *b) {
+    if ((a->run == NULL) != (b->run == NULL)) return a->run == NULL;
+    return a->last_round < b->last_round;
+}
+
+/* The slot that serves the run most, of equals the cheapest; -1: none serves it at all. */
+static int32_t best_slot(const alea_engine *engine, const alea_run *run, serves_fn serves,
+                         int32_t *most) {
     int32_t best = -1;
-    *length = 0;
-    if (engine->options.no_prefix_cache) return best;
+    *most = 0;
     for (int32_t s = 0; s < engine->options.slots; s++) {
-        const int32_t n = common_prefix(&engine->slots[s], run);
-        const bool better = n > *length || (n == *length && n > 0 && !engine->slots[s].run &&
-                                            engine->slots[best].run);
-        if (!better) continue;
+        const int32_t n = serves(&engine->slots[s], run);
+        if (n < *most || n == 0) continue;
+        if (n == *most && !is_cheaper(&engine->slots[s], &engine->slots[best])) continue;
         best = s;
-        *length = n;
+        *most = n;
     }
     return best;
 }
@@ -209,19 +217,14 @@ static bool copy_slot(alea_engine *engine, int32_t from, int32_t to, int32_t len
     return trim_slot(engine, to, length);
 }
 
-/* The slot that has the scores of most of the run's prompt, idle ones first among equals. */
-static int32_t best_scores(const alea_engine *engine, const alea_run *run, int32_t *n_scores) {
-    int32_t best = -1;
-    *n_scores = 0;
-    for (int32_t s = 0; s < engine->options.slots; s++) {
-        const int32_t n = alea__stored_scores(&engine->slots[s], run);
-        const bool better = n > *n_scores || (n == *n_scores && n > 0 && !engine->slots[s].run &&
-                                              engine->slots[best].run);
-        if (!better) continue;
-        best = s;
-        *n_scores = n;
-    }
-    return best;
+/*
+ * Whether an idle slot is cut to its first `length` tokens: it is the one that goes next anyway, or
+ * most of it stays. Two texts that share a beginning would otherwise take turns in one slot and
+ * find the rest of themselves gone, while other slots lie idle.
+ */
+static bool may_cut(const alea_engine *engine, int32_t s, int32_t lru, int32_t length) {
+    const alea_slot *slot = &engine->slots[s];
+    return !slot->run && (s == lru || length >= slot->length - length);
 }
 
 /*
@@ -233,16 +236,17 @@ static int32_t place_run(alea_engine *engine, alea_run *run, int32_t *cached) {
     int32_t slot = idle_slot(engine);
     if (slot < 0) return -1;
     const bool scores = alea__run_is_scoring(run);
+    const bool looks = scores || !engine->options.no_prefix_cache;
     int32_t length = 0;
     const int32_t best =
-        scores ? best_scores(engine, run, &length) : best_prefix(engine, run, &length);
+        looks ? best_slot(engine, run, scores ? alea__stored_scores : common_prefix, &length) : -1;
     const int32_t n_scores = length;
     if (scores && length > 0) length--;
     *cached = 0;
-    if (best >= 0 && length > 0 && !engine->slots[best].run && trim_slot(engine, best, length)) {
+    if (best >= 0 && may_cut(engine, best, slot, length) && trim_slot(engine, best, length)) {
         *cached = length;
         slot = best;
-    } else if (best >= 0 && length >= ALEA_PREFIX_MIN_TOKENS && engine->slots[best].run &&
+    } else if (best >= 0 && best != slot && length >= ALEA_PREFIX_MIN_TOKENS &&
                copy_slot(engine, best, slot, length)) {
         *cached = length;
     } else {
@@ -328,7 +332,7 @@ static bool preempt_for(alea_engine *engine, const alea_run *run) {
 static bool has_scores_waiting(const alea_engine *engine, const alea_run *run) {
     if (!alea__run_is_scoring(run)) return false;
     int32_t n_scores = 0;
-    const int32_t best = best_scores(engine, run, &n_scores);
+    const int32_t best = best_slot(engine, run, alea__stored_scores, &n_scores);
     return best >= 0 && n_scores >= ALEA_PREFIX_MIN_TOKENS && !engine->slots[best].run;
 }
 

@@ -492,6 +492,60 @@ static void test_a_prefix_is_reused_and_reported(void **state) {
     rig_close(&r);
 }
 
+/* Tokens of the prompt that another run of it finds. */
+static int32_t cached_of(rig *r, const int32_t *prompt, int32_t n_prompt) {
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 4;
+    static rig_choice choice;
+    memset(&choice, 0, sizeof choice);
+    alea_request *request = rig_submit(r, prompt, n_prompt, &params);
+    while (!rig_read(request, &choice))
+        assert_true(alea__engine_step(r->engine, 1) >= 0);
+    alea_request_usage usage;
+    alea__request_usage_read(request, &usage);
+    alea__request_release(request);
+    return usage.cached_tokens;
+}
+
+/* Two conversations of one beginning, and slots for both: each finds itself again. */
+static void test_texts_that_begin_alike_do_not_write_over_each_other(void **state) {
+    (void)state;
+    for (int32_t shared = 1; shared <= 20; shared += 19) {
+        rig r = rig_open("vocab=320", 3, 64, defaults);
+        int32_t a[60], b[60];
+        for (int32_t i = 0; i < 60; i++) {
+            a[i] = i;
+            b[i] = i < shared ? i : 100 + i;
+        }
+        assert_int_equal(cached_of(&r, a, 60), 0);
+        assert_int_equal(cached_of(&r, b, 60), shared < 16 ? 0 : shared);
+        for (int32_t turn = 0; turn < 3; turn++) {
+            assert_int_equal(cached_of(&r, a, 60), 59);
+            assert_int_equal(cached_of(&r, b, 60), 59);
+        }
+        rig_close(&r);
+    }
+}
+
+/* Of the idle slots the one that was used longest ago is written over. */
+static void test_the_least_recently_used_text_goes_first(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 3, 64, defaults);
+    int32_t texts[4][30];
+    for (int32_t t = 0; t < 4; t++)
+        for (int32_t i = 0; i < 30; i++)
+            texts[t][i] = i == 0 ? 256 : 40 * t + i; /* all begin with the same token */
+    for (int32_t t = 0; t < 3; t++)
+        assert_int_equal(cached_of(&r, texts[t], 30), 0);
+    assert_int_equal(cached_of(&r, texts[0], 30), 29);
+    assert_int_equal(cached_of(&r, texts[3], 30), 1); /* in the place of 1 */
+    assert_int_equal(cached_of(&r, texts[0], 30), 29);
+    assert_int_equal(cached_of(&r, texts[2], 30), 29);
+    assert_int_equal(cached_of(&r, texts[3], 30), 29);
+    assert_int_equal(cached_of(&r, texts[1], 30), 1);
+    rig_close(&r);
+}
+
 static void test_refused_submissions_name_the_field(void **state) {
     (void)state;
     rig r = rig_open("vocab=320,context=64", 1, 64, defaults);
@@ -536,6 +590,8 @@ int main(void) {
         cmocka_unit_test(test_a_reader_is_notified_of_what_came),
         cmocka_unit_test(test_the_older_prompt_has_its_answer_first),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
+        cmocka_unit_test(test_texts_that_begin_alike_do_not_write_over_each_other),
+        cmocka_unit_test(test_the_least_recently_used_text_goes_first),
         cmocka_unit_test(test_refused_submissions_name_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
