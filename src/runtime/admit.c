@@ -365,17 +365,34 @@ static void start_followers(alea_engine *engine) {
     }
 }
 
+/* False: the core could not even drop what failed rounds left, in any of them. */
+static bool has_sound_slot(const alea_engine *engine) {
+    for (int32_t s = 0; s < engine->options.slots; s++) {
+        if (engine->slots[s].length >= 0) return true;
+    }
+    return false;
+}
+
+/* No slot will ever be free for it. */
+static void end_unplaced(alea_run *run) {
+    alea_error error;
+    alea_error_set(&error, ALEA_ECORE, "the core has no sequence left that it can use");
+    alea__run_end(run, ALEA_FINISH_ERROR, -1, &error);
+}
+
 /*
  * In order of the list; a waiting sibling lets later requests pass, a lack of slots does not. What
  * was cancelled or is overdue ends wherever it stands: its place in the queue is free again.
  */
 static void start_waiting(alea_engine *engine) {
     alea_run **at = &engine->waiting;
+    const bool broken = !has_sound_slot(engine);
     bool full = false;
     while (*at) {
         alea_run *run = *at;
         alea_finish finish;
         if (is_due(run, engine->now_ns, &finish)) alea__run_end(run, finish, -1, NULL);
+        if (broken) end_unplaced(run);
         if (run->state == ALEA_RUN_OVER) {
             *at = run->next;
             close_run(engine, run);

@@ -262,6 +262,40 @@ static void test_a_failing_round_ends_its_requests_and_no_other(void **state) {
     }
 }
 
+static alea_status cannot_trim(alea_core *core, int32_t sequence, int32_t length) {
+    (void)core, (void)sequence, (void)length;
+    return ALEA_ECORE;
+}
+
+/* A sequence that cannot be dropped after a failed round is left out: without one nothing waits. */
+static void test_a_core_without_a_usable_sequence_fails_what_waits(void **state) {
+    (void)state;
+    static alea_core_api stuck;
+    stuck = *alea_core_toy();
+    stuck.sequence_trim = cannot_trim;
+    const alea_core_options core = {
+        .struct_bytes = sizeof core, .model = "vocab=320,fail_at=1", .sequences = 1};
+    rig r = {NULL, NULL};
+    assert_int_equal(alea_core_open(&stuck, &core, &r.core, NULL), ALEA_OK);
+    assert_int_equal(alea__engine_create(r.core, &defaults, &r.engine, NULL), ALEA_OK);
+    const alea_request_params params = alea__params_default();
+    const int32_t prompt[] = {1, 2, 3};
+    static rig_choice choices[3];
+    alea_request *requests[3];
+    for (int32_t i = 0; i < 2; i++)
+        requests[i] = rig_submit(&r, prompt, 3, &params);
+    rig_finish(&r, requests[0], &choices[0]);
+    rig_finish(&r, requests[1], &choices[1]);
+    requests[2] = rig_submit(&r, prompt, 3, &params);
+    rig_finish(&r, requests[2], &choices[2]);
+    assert_non_null(strstr(choices[0].message, "round 1 failed"));
+    for (int32_t i = 1; i < 3; i++) {
+        assert_int_equal(choices[i].finish, ALEA_FINISH_ERROR);
+        assert_string_equal(choices[i].message, "the core has no sequence left that it can use");
+    }
+    rig_close(&r);
+}
+
 static void test_an_empty_constraint_is_named(void **state) {
     (void)state;
     rig r = rig_open("vocab=320", 1, 64, defaults);
@@ -581,6 +615,7 @@ int main(void) {
         cmocka_unit_test(test_a_stop_in_the_last_token_counts_as_a_stop),
         cmocka_unit_test(test_a_bad_row_ends_its_own_request_and_names_the_position),
         cmocka_unit_test(test_a_failing_round_ends_its_requests_and_no_other),
+        cmocka_unit_test(test_a_core_without_a_usable_sequence_fails_what_waits),
         cmocka_unit_test(test_an_empty_constraint_is_named),
         cmocka_unit_test(test_thinking_is_closed_by_force_without_entries),
         cmocka_unit_test(test_cancel_and_deadline_end_a_request_where_it_stands),
