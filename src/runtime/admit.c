@@ -18,12 +18,13 @@ static bool comes_before(const alea_run *a, const alea_run *b) {
     return x->arrival != y->arrival ? x->arrival < y->arrival : a->index < b->index;
 }
 
-static void enqueue(alea_engine *engine, alea_run *run) {
-    alea_run **at = &engine->waiting;
+/* From `at` on; returns where what comes after the run may be looked for. */
+static alea_run **enqueue(alea_run **at, alea_run *run) {
     while (*at && comes_before(*at, run))
         at = &(*at)->next;
     run->next = *at;
     *at = run;
+    return &run->next;
 }
 
 /* New requests, in order of arrival; each choice waits on its own. */
@@ -34,8 +35,9 @@ static void take_inbox(alea_engine *engine) {
     pthread_mutex_unlock(&engine->mutex);
     while (request) {
         alea_request *next = request->next;
+        alea_run **at = &engine->waiting;
         for (int32_t i = 0; i < request->params.choices; i++)
-            enqueue(engine, &request->runs[i]);
+            at = enqueue(at, &request->runs[i]);
         request = next;
     }
 }
@@ -324,7 +326,7 @@ static bool preempt_for(alea_engine *engine, const alea_run *run) {
     victim->n_stored = 1;
     if (alea__run_scores_prompt(victim)) victim->n_scored = victim->request->scores.tail;
     engine->n_preempted++;
-    enqueue(engine, victim);
+    enqueue(&engine->waiting, victim);
     return true;
 }
 
