@@ -80,27 +80,30 @@ static alea_bytes ready_text(const alea_api_answer *answer, int32_t token) {
     return ready && alea__utf8_valid(shown) ? shown : (alea_bytes){NULL, 0};
 }
 
-/* What must be written goes to scratch [answer->scratch_bytes]. */
+/* A token by itself; scratch [answer->scratch_bytes] is for a part of a character. */
+static alea_bytes own_text(const alea_api_answer *answer, int32_t token, char *scratch) {
+    const alea_token_info info = info_of(answer, token);
+    const alea_bytes shown = shown_bytes(&info);
+    if (alea__utf8_valid(shown)) return shown;
+    return (alea_bytes){(const uint8_t *)scratch,
+                        alea__token_text(&info, scratch, answer->scratch_bytes)};
+}
+
+/* What must be written goes to scratch. */
 static alea_bytes text_in(const alea_api_answer *answer, token_at at, char *scratch) {
     if (answer->shown->tokens_as_token_ids) {
         const int n = snprintf(scratch, answer->scratch_bytes, "token_id:%d", at.token);
         return (alea_bytes){(const uint8_t *)scratch, (size_t)n};
     }
     if (answer->shown->vllm_compat) return compat_text(answer, at, scratch);
-    const alea_bytes ready = ready_text(answer, at.token);
-    if (ready.data) return ready;
-    const alea_token_info info = info_of(answer, at.token);
-    const size_t length = alea__token_text(&info, scratch, answer->scratch_bytes);
-    return (alea_bytes){(const uint8_t *)scratch, length};
+    return own_text(answer, at.token, scratch);
 }
 
 alea_bytes alea__api_token_text(const alea_api_answer *answer, int32_t token,
                                 const int32_t *before) {
     const token_at at = {token, before};
     if (answer->shown->vllm_compat) return compat_text(answer, at, answer->scratch);
-    const alea_token_info info = info_of(answer, token);
-    const size_t length = alea__token_text(&info, answer->scratch, answer->scratch_bytes);
-    return (alea_bytes){(const uint8_t *)answer->scratch, length};
+    return own_text(answer, token, answer->scratch);
 }
 
 /* Valid until the next call. */

@@ -8,11 +8,11 @@
  * choices and written into each.
  */
 #include <math.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "api/answer.h"
+#include "json/json_number.h"
 
 /* ---- what may be asked ---- */
 
@@ -209,9 +209,9 @@ typedef struct ranked {
 
 static void write_ranked(alea_api_answer *answer, const ranked *one, const int32_t *before) {
     alea_json_writer *writer = &answer->writer;
-    char key[16];
-    const int n = snprintf(key, sizeof key, "%d", one->token.token);
-    alea__json_key_bytes(writer, (alea_bytes){(const uint8_t *)key, (size_t)n});
+    char key[ALEA_JSON_NUMBER_BYTES];
+    const size_t n = alea__json_int64(one->token.token, key);
+    alea__json_key_bytes(writer, (alea_bytes){(const uint8_t *)key, n});
     alea__json_begin_object(writer);
     alea__json_key(writer, "logprob");
     alea__json_logprob_value(writer, one->token.logprob);

@@ -55,40 +55,45 @@ static bool round_decimal(uint64_t mantissa, int shift, decimal *out) {
     return twice < powers[out->decimals] || (twice == powers[out->decimals] && !(mantissa & 1));
 }
 
-static size_t print_decimal(decimal number, bool negative, char *text) {
-    uint64_t whole = number.scaled / powers[number.decimals];
-    uint64_t part = number.scaled % powers[number.decimals];
-    char digits[ALEA_JSON_NUMBER_BYTES];
-    size_t length = 0, n = 0;
-    if (negative) text[length++] = '-';
-    do {
-        digits[n++] = (char)('0' + whole % 10);
-        whole /= 10;
-    } while (whole);
-    while (n > 0)
-        text[length++] = digits[--n];
-    text[length++] = '.';
-    int decimals = number.decimals;
-    while (decimals > 1 && part % 10 == 0) {
-        part /= 10;
-        decimals--;
-    }
-    for (int i = decimals; i-- > 0; part /= 10)
-        text[length + (size_t)i] = (char)('0' + part % 10);
-    length += (size_t)decimals;
+/* Digits of `value`, written towards the front of a text that ends at `end`; where they begin. */
+static char *put_digits(char *end, uint64_t value, int n_least) {
+    for (; n_least > 0 || value > 0; n_least--, value /= 10)
+        *--end = (char)('0' + value % 10);
+    return end;
+}
+
+static size_t copy_text(const char *from, const char *end, char *text) {
+    const size_t length = (size_t)(end - from);
+    memcpy(text, from, length);
     text[length] = 0;
     return length;
 }
 
+static size_t print_decimal(decimal number, bool negative, char *text) {
+    char digits[ALEA_JSON_NUMBER_BYTES], *const end = digits + sizeof digits - 1, *at = end;
+    while (number.decimals > 1 && number.scaled % 10 == 0) {
+        number.scaled /= 10;
+        number.decimals--;
+    }
+    for (; number.decimals > 0; number.decimals--, number.scaled /= 10)
+        *--at = (char)('0' + number.scaled % 10);
+    *--at = '.';
+    at = put_digits(at, number.scaled, 1);
+    if (negative) *--at = '-';
+    return copy_text(at, end, text);
+}
+
 /* 0: outside the range. */
 static size_t print_common(float value, char *text) {
+    static const float limits[] = {1e4f, 1e3f, 1e2f, 1e1f, 1e0f, 1e-1f, 1e-2f, 1e-3f, 0.0f};
     const float size = fabsf(value);
     if (!(size >= 1e-4f && size < 1e5f)) return 0;
-    int exponent;
-    const uint64_t mantissa = (uint64_t)ldexpf(frexpf(size, &exponent), FLT_MANT_DIG);
-    const int shift = FLT_MANT_DIG - exponent;
+    uint32_t bits;
+    memcpy(&bits, &size, sizeof bits);
+    const uint64_t mantissa = (bits & 0x7fffffu) | 0x800000u;
+    const int shift = FLT_MANT_DIG + 126 - (int)(bits >> 23);
     int before = 5; /* digits before the point; below 1 they count the zeros behind it */
-    for (double power = 1e4; (double)size < power; power /= 10)
+    for (const float *limit = limits; size < *limit; limit++)
         before--;
     for (int digits = 6; digits <= FLT_DECIMAL_DIG; digits++) {
         decimal number = {.decimals = digits - before};
@@ -96,6 +101,17 @@ static size_t print_common(float value, char *text) {
             return print_decimal(number, value < 0, text);
     }
     return 0;
+}
+
+size_t alea__json_uint64(uint64_t value, char *text) {
+    char digits[ALEA_JSON_NUMBER_BYTES], *const end = digits + sizeof digits - 1;
+    return copy_text(put_digits(end, value, 1), end, text);
+}
+
+size_t alea__json_int64(int64_t value, char *text) {
+    if (value >= 0) return alea__json_uint64((uint64_t)value, text);
+    text[0] = '-';
+    return 1 + alea__json_uint64(-(uint64_t)value, text + 1);
 }
 
 /* ---- any value, by trial ---- */

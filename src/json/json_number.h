@@ -28,6 +28,10 @@
 size_t alea__json_float32(float value, char *text);
 size_t alea__json_float64(double value, char *text);
 
+/* An integer; text as above, and the result its length. */
+size_t alea__json_int64(int64_t value, char *text);
+size_t alea__json_uint64(uint64_t value, char *text);
+
 /* A log-probability: as above, with "-9999.0" for -inf and for anything at or below the floor. NaN
  * and +inf are a model's failure and give 0. */
 size_t alea__json_logprob(float logprob, char *text);

@@ -1,7 +1,6 @@
 /* The writer. Every byte passes `put`; every value passes `before_value`. */
 #include "json/json_write.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -41,7 +40,7 @@ static void send(alea_json_writer *w) {
     if (status != ALEA_OK) fail(w, status < 0 ? status : ALEA_EIO);
 }
 
-static void put(alea_json_writer *w, const char *data, size_t n) {
+static void put_in_parts(alea_json_writer *w, const char *data, size_t n) {
     if (!w->flush && w->status == ALEA_OK && n > w->capacity - w->length && !grow(w, n)) return;
     while (n && w->status == ALEA_OK) {
         if (w->length == w->capacity) send(w); /* never in a growing buffer */
@@ -51,6 +50,16 @@ static void put(alea_json_writer *w, const char *data, size_t n) {
         data += part;
         n -= part;
     }
+}
+
+/* Mostly there is room. */
+static inline void put(alea_json_writer *w, const char *data, size_t n) {
+    if (!n || n > w->capacity - w->length || w->status != ALEA_OK) {
+        put_in_parts(w, data, n);
+        return;
+    }
+    memcpy(w->data + w->length, data, n);
+    w->length += n;
 }
 
 static void put_char(alea_json_writer *w, char c) {
@@ -145,12 +154,12 @@ void alea__json_bool(alea_json_writer *w, bool value) {
 
 void alea__json_int(alea_json_writer *w, int64_t value) {
     char text[ALEA_JSON_NUMBER_BYTES];
-    put_scalar(w, text, (size_t)snprintf(text, sizeof text, "%lld", (long long)value));
+    put_scalar(w, text, alea__json_int64(value, text));
 }
 
 void alea__json_uint(alea_json_writer *w, uint64_t value) {
     char text[ALEA_JSON_NUMBER_BYTES];
-    put_scalar(w, text, (size_t)snprintf(text, sizeof text, "%llu", (unsigned long long)value));
+    put_scalar(w, text, alea__json_uint64(value, text));
 }
 
 /* A length of 0: the number has no JSON text. */
@@ -201,14 +210,22 @@ static const char *line_end_escape(const uint8_t *at) {
     return at[2] == 0xA9 ? "\\u2029" : NULL;
 }
 
+/* The end of the bytes from `at` on that stand for themselves, with the escape that follows them.
+ */
+static size_t skip_plain(alea_bytes text, size_t at, const char **line_end) {
+    for (; at < text.length; at++) {
+        const uint8_t c = text.data[at];
+        if (c < 0x80 ? needs_escape(c) : (*line_end = line_end_escape(text.data + at)) != NULL)
+            break;
+    }
+    return at;
+}
+
 static void put_quoted(alea_json_writer *w, alea_bytes text) {
     put_char(w, '"');
     for (size_t at = 0; at < text.length;) {
-        size_t plain = at;
         const char *line_end = NULL;
-        while (plain < text.length && !needs_escape(text.data[plain]) &&
-               !(line_end = line_end_escape(text.data + plain)))
-            plain++;
+        const size_t plain = skip_plain(text, at, &line_end);
         put(w, (const char *)text.data + at, plain - at);
         at = plain;
         if (at == text.length) break;

@@ -154,6 +154,21 @@ static void test_floats_have_no_digit_too_many(void **state) {
     assert_string_equal(text, "0.1");
 }
 
+static void test_integers_are_written_as_printf_writes_them(void **state) {
+    (void)state;
+    uint64_t random = 7;
+    for (int32_t i = 0; i < 200000; i++) {
+        const uint64_t value = i < 3000 ? (uint64_t)i : random_bits(&random) >> i % 64;
+        char expected[ALEA_JSON_NUMBER_BYTES], text[ALEA_JSON_NUMBER_BYTES];
+        snprintf(expected, sizeof expected, "%llu", (unsigned long long)value);
+        assert_int_equal(alea__json_uint64(value, text), strlen(expected));
+        assert_string_equal(text, expected);
+        snprintf(expected, sizeof expected, "%lld", (long long)-value);
+        assert_int_equal(alea__json_int64((int64_t)-value, text), strlen(expected));
+        assert_string_equal(text, expected);
+    }
+}
+
 static void test_what_is_not_finite_has_no_text(void **state) {
     (void)state;
     char text[ALEA_JSON_NUMBER_BYTES] = "#";
@@ -206,6 +221,7 @@ int main(void) {
         cmocka_unit_test(test_six_digits_stay_six_digits),
         cmocka_unit_test(test_doubles_read_back_as_the_same_bits),
         cmocka_unit_test(test_floats_have_no_digit_too_many),
+        cmocka_unit_test(test_integers_are_written_as_printf_writes_them),
         cmocka_unit_test(test_what_is_not_finite_has_no_text),
         cmocka_unit_test(test_no_probability_is_the_floor),
         cmocka_unit_test(test_numbers_do_not_depend_on_the_locale),
