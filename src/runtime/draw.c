@@ -149,6 +149,7 @@ static alea_finish ending_of(const alea_engine *engine, const alea_run *run, int
 static alea_status commit_item(alea_engine *engine, alea_plan *plan, int32_t i, alea_error *error) {
     alea_run *run = plan->runs[i];
     const alea_drawn *drawn = &engine->drawn[i];
+    const int32_t room = engine->info.context_tokens - run->n_tokens;
     const bool samples = plan->row[i] >= 0;
     const bool first = alea__run_outputs(run) == 0;
     const alea_finish ending =
@@ -159,7 +160,7 @@ static alea_status commit_item(alea_engine *engine, alea_plan *plan, int32_t i, 
         .role = first ? ALEA_ROLE_PROMPT : ALEA_ROLE_DECODE,
         .position = run->n_tokens,
         .budget_tokens = run->request->params.max_tokens - alea__run_outputs(run),
-        .room_tokens = engine->info.context_tokens - run->n_tokens,
+        .room_tokens = room > 0 ? room : 0,
         .tokens = &drawn->token,
         .n_tokens = samples ? 1 : 0,
         .forced = drawn->forced ? 1 : 0,

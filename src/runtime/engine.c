@@ -69,7 +69,7 @@ static bool has_scored_cache(const alea_engine *engine) {
 static void lay_out_slots(alea_engine *engine, uint8_t *base, size_t *used) {
     const size_t slots = (size_t)engine->options.slots;
     const size_t context = (size_t)engine->info.context_tokens;
-    const size_t stored = has_scored_cache(engine) ? context * ALEA_STORED_WORDS : 0;
+    const size_t stored = has_scored_cache(engine) ? (context + 1) * ALEA_STORED_WORDS : 0;
     engine->slots = piece(base, used, slots, sizeof *engine->slots);
     for (size_t s = 0; s < slots; s++) {
         int32_t *tokens = piece(base, used, context, sizeof *tokens);

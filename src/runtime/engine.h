@@ -130,7 +130,8 @@ const alea_capability *alea__engine_capability(const alea_engine *engine);
  * Queue a request. The parameters and the prompt are copied.
  *
  * Domain    1 <= n_prompt; prompt and max_tokens fit the context, or the context cuts max_tokens;
- *           prompt is -1 exactly where params->opaques are
+ *           a prompt that is scored and not continued may have one token more; prompt is -1
+ *           exactly where params->opaques are
  * Result    *request, to be released by alea__request_release
  * Errors    ALEA_EINVAL (a field, named), ALEA_EUNSUPPORTED (logprobs, ids or prompt scores that
  *           this core or this engine does not offer), ALEA_ECONTEXT (the prompt alone is too long),

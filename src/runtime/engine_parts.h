@@ -148,7 +148,7 @@ typedef struct alea_slot {
      * that it names behind tokens[0 .. position - 1]. The last may name a token that the sequence
      * has not, or no longer: whoever reuses it compares. NULL: no such cache.
      */
-    int32_t *scores; /* [context][ALEA_STORED_WORDS] */
+    int32_t *scores; /* [context + 1][ALEA_STORED_WORDS] */
     int32_t n_scores;
 } alea_slot;
 

@@ -238,7 +238,10 @@ static alea_status check_submit(const alea_engine *engine, const int32_t *prompt
     if (n_prompt < 1 || !prompt) {
         return alea_error_set(error, ALEA_EINVAL, "the prompt is empty");
     }
-    if (n_prompt > context || (n_prompt == context && params->max_tokens > 0)) {
+    /* Where scores are all that is wanted the last token is not computed: alea__run_prefill. */
+    const bool spare = params->prompt_top >= 0 && prompt[n_prompt - 1] >= 0;
+    const int64_t most = (int64_t)context + (params->max_tokens > 0 ? -1 : spare);
+    if (n_prompt > most) {
         return alea_error_set(error, ALEA_ECONTEXT,
                               "the prompt has %d tokens, the context holds %d with the answer",
                               n_prompt, context);
@@ -253,7 +256,7 @@ static alea_status build_request(alea_engine *engine, const int32_t *prompt, int
                                  const alea_request_params *params, alea_request **out) {
     alea_request head = {.engine = engine, .params = *params};
     const int32_t room = engine->info.context_tokens - n_prompt;
-    if (head.params.max_tokens > room) head.params.max_tokens = room;
+    if (head.params.max_tokens > room) head.params.max_tokens = room > 0 ? room : 0;
     if (head.params.min_tokens > head.params.max_tokens) {
         head.params.min_tokens = head.params.max_tokens;
     }

@@ -437,6 +437,41 @@ static void test_scored_prompts_never_share_a_round_with_others(void **state) {
     rig_close(&r);
 }
 
+/* A sequence behind the engine's slots, as a draft of a verifying core would have one. */
+static void test_scoring_leaves_a_draft_context_as_it_was(void **state) {
+    (void)state;
+    enum { SLOTS = 2, DRAFT = SLOTS, LENGTH = 30 };
+    const alea_core_options core = {
+        .struct_bytes = sizeof core, .model = score_toy, .sequences = SLOTS + 1, .round_rows = 7};
+    int32_t draft[LENGTH + 1], tokens[MOST], n_rows = 0;
+    float before[320];
+    score_fill(draft, LENGTH + 1, 40);
+    score_fill(tokens, MOST, 41);
+    rig r = {0};
+    assert_int_equal(alea_core_open(alea_core_toy(), &core, &r.core, NULL), ALEA_OK);
+    const alea_round_item whole = {
+        .sequence = DRAFT, .first_row = LENGTH, .span = {.length = LENGTH + 1, .tokens = draft}};
+    assert_int_equal(alea_core_run(r.core, &(alea_round){&whole, 1}, &n_rows, NULL), ALEA_OK);
+    memcpy(before, alea_core_row(r.core, 0), sizeof before);
+    assert_int_equal(alea_core_sequence_trim(r.core, DRAFT, LENGTH, NULL), ALEA_OK);
+
+    alea_engine_options options = score_options(0, ALEA_SCORED_CACHE_ON);
+    options.slots = SLOTS;
+    assert_int_equal(alea__engine_create(r.core, &options, &r.engine, NULL), ALEA_OK);
+    for (int32_t i = 0; i < 6; i++) {
+        const alea_request_params p = score_params(3, i % 2 ? 4 : 0);
+        memset(got, 0, sizeof got);
+        rig_run(&r, tokens + i % 3, MOST - i % 3, &p, got);
+        assert_int_equal(got[0].n_scores, MOST - i % 3);
+        assert_int_equal(alea_core_sequence_length(r.core, DRAFT), LENGTH);
+    }
+    const alea_round_item next = {
+        .sequence = DRAFT, .position = LENGTH, .span = {.length = 1, .tokens = draft + LENGTH}};
+    assert_int_equal(alea_core_run(r.core, &(alea_round){&next, 1}, &n_rows, NULL), ALEA_OK);
+    assert_memory_equal(before, alea_core_row(r.core, 0), sizeof before);
+    rig_close(&r);
+}
+
 /* ---- one number, whoever asks ---- */
 
 static void test_scores_do_not_depend_on_the_order_of_prompts_CORE_01(void **state) {
@@ -463,8 +498,8 @@ static void test_scores_do_not_depend_on_the_order_of_prompts_CORE_01(void **sta
 static void test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02(void **state) {
     (void)state;
     enum { CONTEXT = 320 };
-    int32_t tokens[CONTEXT + 1];
-    score_fill(tokens, CONTEXT + 1, 2);
+    int32_t tokens[CONTEXT + 2];
+    score_fill(tokens, CONTEXT + 2, 2);
     score_reference(score_toy, tokens, CONTEXT, 1, &expected[0]);
     rig r = rig_open(score_toy, 8, 512, score_options(0, ALEA_SCORED_CACHE_OFF));
     alea_request_params p = score_params(1, 0);
@@ -479,10 +514,14 @@ static void test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02(void 
             assert_int_equal(got[0].finish, ALEA_FINISH_LENGTH);
         }
     }
-    /* One more, or room for an answer, is refused by name. */
+    /* One more than that, or room for an answer, is refused by name. */
     alea_error error = {0};
+    assert_int_equal(alea__engine_submit(r.engine, tokens, CONTEXT + 2, &p, &requests[0], &error),
+                     ALEA_ECONTEXT);
+    p.prompt_top = -1;
     assert_int_equal(alea__engine_submit(r.engine, tokens, CONTEXT + 1, &p, &requests[0], &error),
                      ALEA_ECONTEXT);
+    p.prompt_top = 1;
     p.max_tokens = 1;
     assert_int_equal(alea__engine_submit(r.engine, tokens, CONTEXT, &p, &requests[0], &error),
                      ALEA_ECONTEXT);
@@ -490,6 +529,30 @@ static void test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02(void 
     memset(got, 0, sizeof got);
     rig_run(&r, tokens, CONTEXT - 1, &p, got);
     assert_int_equal(got[0].n_scores + got[0].n, CONTEXT);
+    rig_close(&r);
+}
+
+/* The last token of a prompt that is only scored is not computed, so it may lie behind the context;
+ * and what the cache keeps of it is found again. */
+static void test_a_prompt_of_the_context_and_one_token_is_scored(void **state) {
+    (void)state;
+    enum { CONTEXT = 320 };
+    int32_t tokens[CONTEXT + 1];
+    score_fill(tokens, CONTEXT + 1, 2);
+    score_reference(score_toy, tokens, CONTEXT + 1, 20, &expected[0]);
+    alea_request_params p = score_params(20, 0);
+    rig r = rig_open(score_toy, 2, 64, score_options(0, ALEA_SCORED_CACHE_ON));
+    for (int32_t i = 0; i < 4; i++) {
+        p.no_scored_cache = i == 3;
+        memset(got, 0, sizeof got);
+        rig_run(&r, tokens, CONTEXT + 1, &p, got);
+        score_assert_equal(&got[0], &expected[0]);
+        assert_int_equal(got[0].n_scores, CONTEXT + 1);
+        assert_int_equal(got[0].finish, ALEA_FINISH_LENGTH);
+    }
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.cached_tokens, 2 * CONTEXT);
     rig_close(&r);
 }
 
@@ -588,6 +651,8 @@ int main(void) {
         cmocka_unit_test(test_scored_prompts_never_share_a_round_with_others),
         cmocka_unit_test(test_scores_do_not_depend_on_the_order_of_prompts_CORE_01),
         cmocka_unit_test(test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02),
+        cmocka_unit_test(test_a_prompt_of_the_context_and_one_token_is_scored),
+        cmocka_unit_test(test_scoring_leaves_a_draft_context_as_it_was),
         cmocka_unit_test(test_four_answers_have_four_sums_CON_18),
         cmocka_unit_test(test_one_logprob_has_one_meaning_CON_19),
     };
