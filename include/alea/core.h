@@ -39,7 +39,7 @@ typedef struct alea_core_options {
     int32_t context_tokens; /**< positions that one sequence can hold; 0: the model's */
     int32_t sequences;      /**< sequences that exist at once; 0: 1 */
     int32_t round_tokens;   /**< most tokens in one round; 0: 512 */
-    int32_t round_rows;     /**< most rows in one round; 0: 64 */
+    int32_t round_rows;     /**< most rows in one round; 0: the core's choice, 64 or more */
     int32_t threads;        /**< 0: as many as the affinity mask allows */
     bool (*progress)(float done, void *user); /**< loading, 0..1; false cancels; may be NULL */
     void *progress_user;

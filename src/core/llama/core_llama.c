@@ -82,9 +82,7 @@ static void fill_info(llama_core *core, const alea_core_options *options,
         options->context_tokens > 0 ? options->context_tokens : info->trained_context_tokens;
     info->sequences = (int32_t)llama_n_seq_max(context);
     info->round_tokens = (int32_t)llama_n_batch(context);
-    info->round_rows = options->round_rows > 0 ? options->round_rows : 64;
-    if (info->round_rows < info->sequences) info->round_rows = info->sequences;
-    if (info->round_rows > info->round_tokens) info->round_rows = info->round_tokens;
+    info->round_rows = core->engine.round_rows;
     info->threads = core->engine.threads;
     info->cache_bytes = core->engine.cache_bytes;
     info->row_bytes = (uint64_t)info->round_rows * (uint64_t)core->vocab.tokens * sizeof(float);

@@ -25,7 +25,7 @@ _Static_assert(sizeof(struct llama_batch) == 56, "llama.h is not of the pinned r
 _Static_assert(sizeof(struct ggml_tensor) == 336, "ggml.h is not of the pinned release");
 #endif
 
-enum { SEQUENCES_MAX = 256, CELLS_STEP = 256 };
+enum { SEQUENCES_MAX = 256, CELLS_STEP = 256, ROWS_STANDARD = 64, ROWS_BYTES = 4 << 20 };
 
 static pthread_once_t backend_once = PTHREAD_ONCE_INIT;
 
@@ -175,6 +175,14 @@ static int32_t larger(int32_t a, int32_t b) {
     return a > b ? a : b;
 }
 
+/* 64, which bounds what rows take of memory; or as many as little memory holds: with a vocabulary
+ * of some hundred tokens a round of 64 costs more than its rows. */
+static int32_t default_rows(const alea_core_options *options, const struct llama_model *model) {
+    const int32_t vocab = llama_vocab_n_tokens(llama_model_get_vocab(model));
+    if (options->round_rows > 0) return options->round_rows;
+    return larger(ROWS_STANDARD, ROWS_BYTES / ((int32_t)sizeof(float) * vocab));
+}
+
 static alea_status size_context(const alea_core_options *options, const struct llama_model *model,
                                 struct llama_context_params *params, uint64_t *cache_bytes,
                                 alea_error *error) {
@@ -200,7 +208,7 @@ static alea_status size_context(const alea_core_options *options, const struct l
                               cells);
     const int32_t tokens =
         larger(options->round_tokens > 0 ? options->round_tokens : 512, sequences);
-    int32_t rows = larger(options->round_rows > 0 ? options->round_rows : 64, sequences);
+    int32_t rows = larger(default_rows(options, model), sequences);
     if (rows > tokens) rows = tokens;
     params->n_ctx = (uint32_t)all;
     params->n_seq_max = (uint32_t)sequences;
@@ -234,6 +242,7 @@ static alea_status make_context(const alea_core_options *options, alea_llama_eng
     if (status == ALEA_OK)
         status = check_memory(options, engine->model, &call.params, engine->cache_bytes, error);
     if (status < 0) return status;
+    engine->round_rows = (int32_t)call.params.n_outputs_max;
     char thrown[160] = "";
     const bool fast = (options->flags & ALEA_CORE_FAST) != 0;
     engine->threads = options->threads > 0 ? options->threads : alea__cpu_count();

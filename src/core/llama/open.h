@@ -12,6 +12,7 @@ typedef struct alea_llama_engine {
     struct llama_model *model;
     struct llama_context *context; /* NULL with ALEA_CORE_VOCAB_ONLY */
     int32_t threads;
+    int32_t round_rows;
     uint64_t cache_bytes;
 } alea_llama_engine;
 
