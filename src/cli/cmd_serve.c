@@ -54,12 +54,25 @@ static void on_listening(void *user, const char *address) {
     show(line);
 }
 
-static void on_ready(void *user, const char *address) {
+static alea_scored_cache cache_of(const char *word) {
+    if (strcmp(word, "on") == 0) return ALEA_SCORED_CACHE_ON;
+    return strcmp(word, "off") == 0 ? ALEA_SCORED_CACHE_OFF : ALEA_SCORED_CACHE_AUTO;
+}
+
+/* What of scoring is on: it takes memory, and clients rely on it. */
+static const char *scoring_words(const serve_command *self, const alea_capability *capability) {
+    if (!capability->allow_prompt_logprobs) return "prompt logprobs off";
+    const bool cache = self->session.info.batch_invariant &&
+                       cache_of(self->settings->scored_cache) != ALEA_SCORED_CACHE_OFF;
+    return cache ? "prompt logprobs on, scored cache on" : "prompt logprobs on, scored cache off";
+}
+
+static void on_ready(void *user, const char *address, const alea_capability *capability) {
     const serve_command *self = user;
     char text[1024];
     const bool local = strncmp(address, "unix:", 5) == 0;
     snprintf(text, sizeof text,
-             "serving %s\n\n"
+             "serving %s: %s\n\n"
              "  curl %s%s%s/v1/completions -H 'Content-Type: application/json' \\\n"
              "    -d '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,"
              "\"temperature\":0,\"logprobs\":2}'\n\n"
@@ -69,8 +82,8 @@ static void on_ready(void *user, const char *address) {
              "    \"logprobs\":{\"tokens\":[\" Paris\",…],\"token_logprobs\":[-0.24…,…],"
              "\"top_logprobs\":[{…},…],…},\n"
              "    \"finish_reason\":\"length\",…}],\"usage\":{\"prompt_tokens\":5,…}}\n\n",
-             self->name, local ? "--unix-socket " : "", local ? address + 5 : address,
-             local ? " http://localhost" : "");
+             self->name, scoring_words(self, capability), local ? "--unix-socket " : "",
+             local ? address + 5 : address, local ? " http://localhost" : "");
     if (!self->settings->quiet) show(text);
 }
 
@@ -93,11 +106,6 @@ static alea_log_level level_of(const char *word) {
 
 static bool scores_prompts(const alea_settings *settings) {
     return strcmp(settings->prompt_logprobs, "on") == 0;
-}
-
-static alea_scored_cache cache_of(const char *word) {
-    if (strcmp(word, "on") == 0) return ALEA_SCORED_CACHE_ON;
-    return strcmp(word, "off") == 0 ? ALEA_SCORED_CACHE_OFF : ALEA_SCORED_CACHE_AUTO;
 }
 
 static alea_server_options options_of(serve_command *self, const char *const *names,

@@ -54,7 +54,8 @@ static void see_loaded(alea_server *server) {
     if (server->draining) return;
     alea__systemd_notify("READY=1\nSTATUS=serving");
     if (server->options.ready)
-        server->options.ready(server->options.user, alea__http_address(server->http));
+        server->options.ready(server->options.user, alea__http_address(server->http),
+                              server->options.api.capability);
 }
 
 /* ---- events of the loop ---- */

@@ -28,7 +28,7 @@ typedef struct alea_server_options {
     void (*give_up)(void *user); /* a signal came while `open` runs */
     void (*close)(void *user);   /* after a successful open, when all is over */
     void (*listening)(void *user, const char *address);
-    void (*ready)(void *user, const char *address);
+    void (*ready)(void *user, const char *address, const alea_capability *capability);
     void *user;
 } alea_server_options;
 

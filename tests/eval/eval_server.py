@@ -47,6 +47,7 @@ class Server:
             if self.process.poll() is not None or time.monotonic() > until:
                 raise AssertionError(f"no server: {self.said()!r}")
             time.sleep(0.05)
+        self.serving = self.process.stdout.readline().decode()
 
     def said(self):
         self.log.seek(0)
