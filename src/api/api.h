@@ -143,6 +143,7 @@ typedef struct alea_api_job {
     int64_t created_s;
     const alea_api_prompt *prompts;
     int32_t n_prompts;
+    int32_t document_tokens;    /* score: the prompts are windows of a document of so many; or 0 */
     alea_request_params params; /* of every prompt, max_tokens apart: alea__api_job_params */
     const alea_api_presentation *presentation;
 } alea_api_job;

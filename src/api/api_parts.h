@@ -6,6 +6,7 @@
  *   job*.c      from values to a job; prompt.c and chat.c make its token ids
  *   prompt_scores.c   scores of prompts: what may be asked, what came, how it is written
  *   score.c     one prompt and many continuations, whole
+ *   document.c  the same for a document in windows
  *   answer.c    what was collected of an answer; answer_write.c writes it
  *   bodies.c    models, tokens, version; openapi.c
  */
@@ -122,8 +123,9 @@ alea_status alea__api_check_scoring(const alea_api *api, const char *param,
 /* Find out what the tokens of a text have that the text has not. */
 void alea__api_compare_text(const alea_api *api, alea_bytes text, alea_api_prompt *prompt);
 
-/* score.c: the whole of a job. */
+/* score.c: the whole of a job. document.c: its prompts, where no continuations are given. */
 alea_status alea__api_read_score(alea_api_maker *maker) ALEA_MUST_USE;
+alea_status alea__api_read_document(alea_api_maker *maker) ALEA_MUST_USE;
 
 /* prompt.c: a completion's prompts, and the cut of any prompt to the context. */
 alea_status alea__api_read_prompts(alea_api_maker *maker) ALEA_MUST_USE;

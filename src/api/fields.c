@@ -52,12 +52,17 @@ const alea_api_field alea__api_fields[] = {
               "rendered by the model's chat template; what a message says never becomes a control "
               "token; content is a string, null, or a list of parts of type `text`"),
     FIELD("prompt", .type = ALEA_TYPE_TEXT, AT(S), HONOURED, .required = true, IN(prompt),
-          .note = "what all continuations follow; ids are taken as they stand, a text is plain "
-                  "text"),
-    FIELD("continuations", .type = ALEA_TYPE_PROMPT, AT(S), HONOURED, .required = true,
-          IN(continuations),
+          .note = "what all continuations follow, or the document; ids are taken as they stand, a "
+                  "text is plain text"),
+    FIELD("continuations", .type = ALEA_TYPE_PROMPT, AT(S), HONOURED, IN(continuations),
           .note = "what is scored: texts behind a text, ids behind ids; none may be empty; at most "
-                  "1024"),
+                  "1024; without them the prompt is a document, all of which is scored"),
+    FIELD("window", INT(1, INT32_MAX), AT(S), HONOURED, IN(window),
+          .note = "of a document: tokens that are computed together, at most the context, which is "
+                  "the default"),
+    FIELD("stride", INT(1, INT32_MAX), AT(S), HONOURED, IN(stride),
+          .note = "of a document: how far a window begins behind the one before it; at most the "
+                  "window, default half of it; at most 1024 windows"),
     FIELD("add_special_tokens", BOOL, AT(C | S), HONOURED, .fallback = "true",
           IN(add_special_tokens),
           .note = "put the model's first token before a text; never before token ids"),

@@ -76,7 +76,7 @@ typedef struct alea_api_values {
         prompt_text, reasoning_effort;
     alea_api_int max_tokens, max_completion_tokens, n, seed, top_k, logprobs, top_logprobs,
         min_tokens, truncate_prompt_tokens, stream_interval, priority, thinking_token_budget,
-        prompt_logprobs;
+        prompt_logprobs, window, stride;
     alea_api_number temperature, top_p, min_p, presence_penalty, frequency_penalty,
         repetition_penalty;
     alea_api_bool chat_logprobs, return_tokens_as_token_ids, return_token_ids,

@@ -1,8 +1,8 @@
 /*
- * POST /v1/score: one prompt, many continuations, and what each is worth. Every continuation is a
- * request of its own to the engine, behind the same context, whose scores the engine computes once;
- * nothing is generated. Texts are put together and tokenized, and their values added, by the code
- * of `alea score`, so both report the same bits.
+ * POST /v1/score: one prompt, many continuations, and what each is worth, or a whole document
+ * (document.c). Every continuation is a request of its own to the engine, behind the same context,
+ * whose scores the engine computes once; nothing is generated. Texts are put together and
+ * tokenized, and their values added, by the code of `alea score`, so both report the same bits.
  */
 #include <math.h>
 #include <string.h>
@@ -113,22 +113,22 @@ static bool is_single(const alea_json_value *value) {
     return alea__json_next(&walk) && alea__json_kind(walk.value) == ALEA_JSON_INTEGER;
 }
 
-alea_status alea__api_read_score(alea_api_maker *maker) {
+static alea_status read_continuations(alea_api_maker *maker) {
     const alea_json_value *value = maker->values->continuations;
     alea_api_draft *draft = maker->draft;
-    alea_request_params *params = &draft->job.params;
     const bool single = is_single(value);
     const size_t n = single ? 1 : alea__json_size(value);
     context before = {.is_text = false};
-    alea_status status = alea__api_check_scoring(maker->api, "continuations", maker->error);
-    if (status < 0) return status;
+    if (maker->values->window.given || maker->values->stride.given)
+        return alea__api_refuse(maker->error, maker->values->window.given ? "window" : "stride",
+                                "window and stride are of a document, which has no continuations");
     if (n == 0)
         return alea__api_refuse(maker->error, "continuations", "continuations must not be empty");
     if (n > (size_t)maker->api->options.prompts_max)
         return alea__api_error_set(maker->error, ALEA_FAULT_VALUE, "continuations",
                                    "continuations has %zu items, at most %d are allowed", n,
                                    maker->api->options.prompts_max);
-    status = read_context(maker, &before);
+    alea_status status = read_context(maker, &before);
     if (status < 0) return status;
     draft->prompts = alea__arena_array(&draft->arena, n, sizeof *draft->prompts);
     if (!draft->prompts) return alea__api_no_memory(maker->error);
@@ -137,13 +137,20 @@ alea_status alea__api_read_score(alea_api_maker *maker) {
     for (alea_json_walk walk = alea__json_walk(value);
          !single && status >= 0 && alea__json_next(&walk); i++)
         status = read_continuation(maker, &before, walk.value, &draft->prompts[i]);
-    if (status < 0) return status;
     draft->job.n_prompts = (int32_t)n;
+    return status;
+}
+
+alea_status alea__api_read_score(alea_api_maker *maker) {
+    const alea_api_values *values = maker->values;
+    alea_request_params *params = &maker->draft->job.params;
+    const char *param = values->continuations ? "continuations" : "prompt";
+    const alea_status status = alea__api_check_scoring(maker->api, param, maker->error);
+    if (status < 0) return status;
     params->max_tokens = 0;
     params->prompt_top = 0;
-    params->no_scored_cache =
-        maker->values->scored_cache.given && !maker->values->scored_cache.value;
-    return ALEA_OK;
+    params->no_scored_cache = values->scored_cache.given && !values->scored_cache.value;
+    return values->continuations ? read_continuations(maker) : alea__api_read_document(maker);
 }
 
 /* ---- answers ---- */
@@ -165,15 +172,27 @@ static void write_cell(alea_api_answer *answer, column which, const alea_api_sco
     }
 }
 
-static void write_columns(alea_api_answer *answer, const alea_api_scores *scores) {
+/* Scores that are shown as one: a continuation's, or all windows of a document. */
+typedef struct shown {
+    const alea_api_scores *scores;
+    int32_t n;
+} shown;
+
+static void write_column(alea_api_answer *answer, column which, shown part) {
+    alea__json_begin_array(&answer->writer);
+    for (int32_t i = 0; i < part.n; i++) {
+        const alea_api_score *rows = part.scores[i].rows.items;
+        for (size_t k = 0; k < part.scores[i].rows.n; k++)
+            write_cell(answer, which, &rows[k]);
+    }
+    alea__json_end_array(&answer->writer);
+}
+
+static void write_columns(alea_api_answer *answer, shown part) {
     static const char *const names[N_COLUMNS] = {"tokens", "token_ids", "token_logprobs", "ranks"};
-    const alea_api_score *rows = scores->rows.items;
     for (int c = 0; c < N_COLUMNS; c++) {
         alea__json_key(&answer->writer, names[c]);
-        alea__json_begin_array(&answer->writer);
-        for (size_t i = 0; i < scores->rows.n; i++)
-            write_cell(answer, (column)c, &rows[i]);
-        alea__json_end_array(&answer->writer);
+        write_column(answer, (column)c, part);
     }
 }
 
@@ -186,10 +205,10 @@ static void write_real(alea_json_writer *writer, const char *name, double value)
         alea__json_null(writer);
 }
 
-static alea_status sum_up(const alea_api_answer *answer, const alea_api_scores *scores,
-                          alea_score_sums *sums) {
+static alea_status add_scores(const alea_api_answer *answer, const alea_api_scores *scores,
+                              alea_score_sums *sums) {
     const alea_api_score *rows = scores->rows.items;
-    *sums = alea__score_sums_start(0);
+    if (!scores->complete) return ALEA_ECANCELLED;
     for (size_t i = 0; i < scores->rows.n; i++) {
         alea_token_info info;
         if (rows[i].rank == 0) return ALEA_EROW;
@@ -205,13 +224,13 @@ static alea_status sum_up(const alea_api_answer *answer, const alea_api_scores *
     return ALEA_OK;
 }
 
-static alea_status write_continuation(alea_api_answer *answer, int32_t index) {
+static alea_status write_part(alea_api_answer *answer, int32_t index, shown part) {
     alea_json_writer *writer = &answer->writer;
-    const alea_api_scores *scores = &answer->scores[index];
-    alea_score_sums sums;
-    if (!scores->complete) return ALEA_ECANCELLED;
-    const alea_status status = sum_up(answer, scores, &sums);
-    if (status < 0) return status;
+    alea_score_sums sums = alea__score_sums_start(0);
+    for (int32_t i = 0; i < part.n; i++) {
+        const alea_status status = add_scores(answer, &part.scores[i], &sums);
+        if (status < 0) return status;
+    }
     alea__json_begin_object(writer);
     alea__json_put_int(writer, "index", index);
     write_real(writer, "sum_logprob", sums.sum_logprob);
@@ -223,9 +242,18 @@ static alea_status write_continuation(alea_api_answer *answer, int32_t index) {
     alea__json_key(writer, "is_greedy");
     alea__json_bool(writer, sums.is_greedy);
     alea__json_put_int(writer, "first", answer->job->prompts[index].continuation);
-    write_columns(answer, scores);
+    write_columns(answer, part);
     alea__json_end_object(writer);
     return writer->status;
+}
+
+static alea_status write_parts(alea_api_answer *answer) {
+    const bool is_document = answer->job->document_tokens > 0;
+    if (is_document) return write_part(answer, 0, (shown){answer->scores, answer->job->n_prompts});
+    alea_status status = ALEA_OK;
+    for (int32_t i = 0; i < answer->job->n_prompts && status >= 0; i++)
+        status = write_part(answer, i, (shown){&answer->scores[i], 1});
+    return status;
 }
 
 static void write_usage(alea_api_answer *answer) {
@@ -233,6 +261,7 @@ static void write_usage(alea_api_answer *answer) {
     int64_t n_tokens = 0;
     for (int32_t i = 0; i < answer->job->n_prompts; i++)
         n_tokens += answer->job->prompts[i].n_tokens;
+    if (answer->job->document_tokens > 0) n_tokens = answer->job->document_tokens;
     alea__json_key(writer, "usage");
     alea__json_begin_object(writer);
     alea__json_put_int(writer, "prompt_tokens", n_tokens);
@@ -255,10 +284,8 @@ alea_status alea__api_write_score(alea_api_answer *answer) {
     alea__json_put_cstring(writer, "model", answer->api->options.model_names[0]);
     alea__json_key(writer, "scores");
     alea__json_begin_array(writer);
-    for (int32_t i = 0; i < answer->job->n_prompts; i++) {
-        const alea_status status = write_continuation(answer, i);
-        if (status < 0) return status;
-    }
+    const alea_status status = write_parts(answer);
+    if (status < 0) return status;
     alea__json_end_array(writer);
     alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     write_usage(answer);

@@ -10,6 +10,7 @@ import math
 import operator
 import os
 import random
+import re
 import socket
 import struct
 import subprocess
@@ -469,6 +470,7 @@ class Off(Case):
     OPTIONS = ("--prompt-logprobs", "off")
 
     def test_what_is_off_says_so(self):
+        self.assertEqual(self.server.serving, "serving toy: prompt logprobs off\n")
         for path, body, param in (
                 ("/v1/completions", lm_eval_body([[1, 2]]), "echo"),
                 ("/v1/completions", {"prompt": [1, 2], "prompt_logprobs": 0}, "prompt_logprobs"),
@@ -482,6 +484,10 @@ class Off(Case):
 
 class Cache(Case):
     OPTIONS = ("--prompt-tokens-details", "--scored-cache", "on")
+
+    def test_what_is_on_is_said_at_the_start(self):
+        self.assertEqual(self.server.serving,
+                         "serving toy: prompt logprobs on, scored cache on\n")
 
     def test_cached_numbers_are_the_computed_ones(self):
         context = some_prompts(1, seed=20, low=300, high=300)[0]
@@ -543,7 +549,6 @@ class Score(Case):
 
     def test_refusals(self):
         for body, param, code in (
-                ({"prompt": "a"}, "continuations", "missing_required_parameter"),
                 ({"continuations": "a"}, "prompt", "missing_required_parameter"),
                 ({"prompt": "a", "continuations": []}, "continuations", "invalid_value"),
                 ({"prompt": "a", "continuations": [""]}, "continuations", "invalid_value"),
@@ -562,6 +567,72 @@ class Score(Case):
             self.refused("/v1/score", body, param, code)
 
 
+class Document(Case):
+    """A whole text, in the windows of the program."""
+    CONTEXT = 4096
+
+    def program(self, ids, *options):
+        done = subprocess.run([eval_server.PROGRAM, "score", "--model", self.MODEL, "--json",
+                               "--jsonl", "-", "--quiet", *options],
+                              input=json.dumps({"id": "0", "token_ids": ids}).encode(),
+                              check=True, stdout=subprocess.PIPE)
+        return json.loads(done.stdout)["tokens"][1:]
+
+    def check(self, ids, options, **more):
+        score, = self.server.good("/v1/score", {"prompt": ids, **more})["scores"]
+        lines = self.program(ids, *options)
+        self.assertEqual(score["token_ids"], ids[1:])
+        self.assertEqual(score["token_logprobs"], [line["logprob"] for line in lines])
+        self.assertEqual(score["ranks"], [line["rank"] for line in lines])
+        self.assertEqual((score["index"], score["first"], score["n_tokens"]), (0, 1, len(ids) - 1))
+        total = 0.0
+        for value in score["token_logprobs"]:
+            total += struct.unpack("<f", bits(value))[0]
+        self.assertEqual(score["sum_logprob"], total)
+
+    def test_windows_are_those_of_the_program(self):
+        ids, = some_prompts(1, seed=40, low=300, high=300)
+        for window, stride in ((64, 32), (64, 64), (100, 1), (7, 3), (299, 5), (298, 298), (1, 1)):
+            for n in (300, 2, max(window, 2), window + 1, window + stride + 1):
+                self.check(ids[:n], ["--window", str(window), "--stride", str(stride)],
+                           window=window, stride=stride)
+        self.check(ids, ["--window", "80"], window=80)
+
+    def test_the_context_is_the_window_unless_told(self):
+        for n in (self.CONTEXT, self.CONTEXT + 1, self.CONTEXT + 2, 2 * self.CONTEXT + 70):
+            ids, = some_prompts(1, seed=n, low=n, high=n)
+            self.check(ids, [])
+
+    def test_a_text_is_tokenized_as_the_program_does_it(self):
+        text = " ".join(eval_text.words()[:200])
+        done = subprocess.run([eval_server.PROGRAM, "score", "--model", self.MODEL, "--json",
+                               "--quiet", "-"], input=text.encode(), check=True,
+                              stdout=subprocess.PIPE)
+        lines = json.loads(done.stdout)["tokens"]
+        answer = self.server.good("/v1/score", {"prompt": text})
+        score, = answer["scores"]
+        self.assertEqual(score["token_ids"], [line["id"] for line in lines[1:]])
+        self.assertEqual(score["token_logprobs"], [line["logprob"] for line in lines[1:]])
+        self.assertEqual(answer["usage"]["prompt_tokens"], len(lines))
+
+    def test_refusals(self):
+        ids = list(range(1, 200))
+        for more, param, code in (
+                ({"prompt": []}, "prompt", "invalid_value"),
+                ({"prompt": [1]}, "prompt", "invalid_value"),
+                ({"prompt": "", "add_special_tokens": False}, "prompt", "invalid_value"),
+                ({"prompt": [1, VOCAB]}, "prompt", "invalid_value"),
+                ({"prompt": [["a"]]}, "prompt", "invalid_type"),
+                ({"window": 0}, "window", "invalid_value"),
+                ({"window": self.CONTEXT + 1}, "window", "invalid_value"),
+                ({"stride": 0}, "stride", "invalid_value"),
+                ({"window": 10, "stride": 11}, "stride", "invalid_value"),
+                ({"prompt": ids * 20, "window": 3, "stride": 3}, "stride", "invalid_value"),
+                ({"continuations": [[1]], "window": 10}, "window", "invalid_value"),
+                ({"continuations": [[1]], "stride": 10}, "stride", "invalid_value")):
+            self.refused("/v1/score", {"prompt": ids, **more}, param, code)
+
+
 class Leaving(Case):
     MODEL = "toy:text=1,slow_ms=20"
 
@@ -577,6 +648,48 @@ class Leaving(Case):
             self.assertLess(time.monotonic(), until, "the work goes on")
             time.sleep(0.02)
         self.assertEqual(len(self.values_of([[1, 2, 3]])[0]), 4)
+
+
+class Queue(Case):
+    MODEL = "toy:text=1,slow_ms=20"
+    OPTIONS = ("--slots", "1", "--max-queue", "1")
+
+    def test_a_full_queue_refuses_and_the_others_are_scored(self):
+        prompts = some_prompts(6, seed=31, low=700, high=800)
+
+        def ask(prompt):
+            return self.server.post("/v1/completions", lm_eval_body([prompt]))
+        with concurrent.futures.ThreadPoolExecutor(len(prompts)) as pool:
+            answers = list(pool.map(ask, prompts))
+        self.assertEqual({status for status, _ in answers}, {200, 429})
+        for prompt, (status, answer) in zip(prompts, answers):
+            if status == 429:
+                self.assertEqual(answer["error"]["code"], "rate_limit_exceeded")
+            else:
+                self.assertEqual(arrays(answer["choices"][0]), self.values_of([prompt])[0])
+
+
+@unittest.skipIf(SANITIZED, "a sanitizer's own memory is not the server's")
+class Memory(unittest.TestCase):
+    """What a long prompt takes beside a short one, its body of some megabytes included."""
+
+    def peak_mib(self, server):
+        with open(f"/proc/{server.process.pid}/status", encoding="utf-8") as file:
+            return int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1]) / 1024
+
+    def test_8000_tokens_take_little_more_than_500(self):
+        server = eval_server.Server("--model", "toy:vocab=50000,context=8192")
+        chance, peaks = random.Random(50), []
+        for n in (500, 8000):
+            with open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="utf-8") as file:
+                file.write("5")  # the peak begins anew
+            ids = [chance.randrange(50000) for _ in range(n)]
+            answer = server.good("/v1/completions", {"prompt": ids, "prompt_logprobs": 20,
+                                                     "max_tokens": 1})
+            self.assertEqual(len(answer["choices"][0]["prompt_logprobs"]), n)
+            peaks.append(self.peak_mib(server))
+        server.close()
+        self.assertLess(peaks[1] - peaks[0], 64)
 
 
 class TinyModel(Case):
