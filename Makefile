@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval peer-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -38,13 +38,20 @@ bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch
 bench-serve: build ## measure the server beside its engine (ROUNDS, default 9)
 	@python3 bench/serve.py $(ROUNDS)
 
-bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; about ten minutes)
+bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; some seven minutes)
+	@tools/setup test
+	@tools/build gcc
 	@python3 -B tests/eval/bench_scoring.py --rounds $(or $(ROUNDS),5)
 
 check-eval: build ## run lm-eval and inspect-ai against the server, some 1 GB to fetch first
 	@tools/setup test
 	@tools/build gcc
-	@tests/eval/run
+	@tests/eval/run check
+
+peer-eval: ## lm-eval's wall time beside llama-cpp-python's server (ITEMS of the default model, default 24)
+	@tools/setup test
+	@tools/build gcc
+	@tests/eval/run peer
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test

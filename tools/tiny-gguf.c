@@ -15,7 +15,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { EMBD = 256, HEADS = 4, HEADS_KV = 2, HEAD = EMBD / HEADS, FF = 512, CONTEXT = 512 };
+enum { EMBD = 256, HEADS = 4, HEADS_KV = 2, HEAD = EMBD / HEADS, FF = 512 };
 enum { ALIGNMENT = 32, BLOCK = 32, SUPER_BLOCK = 256 };
 
 /* GGUF's own numbers for value types, token types and weight types. */
@@ -42,7 +42,8 @@ typedef struct options {
     uint64_t seed;
     size_t weight_type; /* index into weight_types */
     int layers;
-    int unused; /* padding tokens at the end of the vocabulary */
+    int context; /* tokens */
+    int unused;  /* padding tokens at the end of the vocabulary */
     bool spm;
     bool embedding_only;
 } options;
@@ -443,7 +444,7 @@ static void describe_model(metadata *m, const options *o, uint32_t n_tokens) {
     meta_string(m, "general.name", "Alea tiny test model");
     meta_u32(m, "general.quantization_version", 2);
     meta_u32(m, ".vocab_size", n_tokens);
-    meta_u32(m, ".context_length", CONTEXT);
+    meta_u32(m, ".context_length", (uint32_t)o->context);
     meta_u32(m, ".embedding_length", EMBD);
     meta_u32(m, ".block_count", (uint32_t)o->layers);
     meta_u32(m, ".feed_forward_length", FF);
@@ -533,7 +534,7 @@ static void add_bert_norm(tensors *t, int layer, const char *name) {
 static void add_bert_tensors(tensors *t, uint32_t n_tokens) {
     add_tensor(t, -1, "token_embd.weight", EMBD, n_tokens, 0.0f, 1.0f);
     add_tensor(t, -1, "token_types.weight", EMBD, 2, 0.0f, 0.1f);
-    add_tensor(t, -1, "position_embd.weight", EMBD, CONTEXT, 0.0f, 0.3f);
+    add_tensor(t, -1, "position_embd.weight", EMBD, (uint32_t)t->options->context, 0.0f, 0.3f);
     add_bert_norm(t, -1, "token_embd_norm");
     for (int i = 0; i < t->options->layers; i++) {
         add_tensor(t, i, "attn_q.weight", EMBD, EMBD, 0.0f, 0.09f);
@@ -560,6 +561,7 @@ static const char usage[] =
     "  --vocab V             bpe (default) or spm\n"
     "  --pre NAME            pre-tokenizer of a bpe vocabulary: gpt-2 (default), smollm, ...\n"
     "  --layers N            1..64, default 2\n"
+    "  --context N           tokens that it claims to be trained on, default 512\n"
     "  --unused N            unused tokens at the end of the vocabulary, default 4\n"
     "  --chat-template[=T]   store a chat template; without T a plain ChatML one\n"
     "  --embedding-only      a bert model, which has no output layer\n"
@@ -587,14 +589,21 @@ static size_t parse_weight_type(const char *text) {
 
 static options parse_options(int argc, char **argv) {
     static const struct option known[] = {
-        {"type", required_argument, NULL, 't'},     {"vocab", required_argument, NULL, 'v'},
-        {"pre", required_argument, NULL, 'p'},      {"layers", required_argument, NULL, 'l'},
-        {"unused", required_argument, NULL, 'u'},   {"chat-template", optional_argument, NULL, 'c'},
-        {"embedding-only", no_argument, NULL, 'e'}, {"architecture", required_argument, NULL, 'a'},
-        {"seed", required_argument, NULL, 's'},     {"out", required_argument, NULL, 'o'},
-        {"help", no_argument, NULL, 'h'},           {NULL, 0, NULL, 0},
+        {"type", required_argument, NULL, 't'},
+        {"vocab", required_argument, NULL, 'v'},
+        {"pre", required_argument, NULL, 'p'},
+        {"layers", required_argument, NULL, 'l'},
+        {"unused", required_argument, NULL, 'u'},
+        {"chat-template", optional_argument, NULL, 'c'},
+        {"embedding-only", no_argument, NULL, 'e'},
+        {"architecture", required_argument, NULL, 'a'},
+        {"seed", required_argument, NULL, 's'},
+        {"out", required_argument, NULL, 'o'},
+        {"help", no_argument, NULL, 'h'},
+        {"context", required_argument, NULL, 'x'},
+        {NULL, 0, NULL, 0},
     };
-    options o = {.pre = "gpt-2", .seed = 1, .layers = 2, .unused = 4};
+    options o = {.pre = "gpt-2", .seed = 1, .layers = 2, .context = 512, .unused = 4};
     for (int c; (c = getopt_long(argc, argv, "", known, NULL)) != -1;) {
         switch (c) {
         case 't': o.weight_type = parse_weight_type(optarg); break;
@@ -604,6 +613,7 @@ static options parse_options(int argc, char **argv) {
             break;
         case 'p': o.pre = optarg; break;
         case 'l': o.layers = (int)parse_number("--layers", optarg, 1, 64); break;
+        case 'x': o.context = (int)parse_number("--context", optarg, 1, 65536); break;
         case 'u': o.unused = (int)parse_number("--unused", optarg, 0, 300000); break;
         case 'c': o.chat_template = optarg ? optarg : chatml; break;
         case 'e': o.embedding_only = true; break;

@@ -1,27 +1,38 @@
-"""What scored prompts cost over HTTP: beside ordinary ones, with and without the scored cache, in
-memory, and beside another server if --peer names one. Cases take turns, round after round; a ratio
-is the median of the ratios within a round. Processor seconds of the server stand beside wall time:
-on a busy machine they say more.
+"""What scored prompts cost over HTTP, on tiny models and on the default one: beside ordinary
+prefill, which leaves out most of the last layer, a third of a model of two; beside libllama alone,
+which computes the same rows in the same rounds and reads none; with scoring on and off; with and
+without the scored cache; and in memory. Cases take turns, round after round; a ratio is the median
+of the ratios within a round. Processor seconds of the server stand beside wall time: on a busy
+machine they say more.
 
-ALEA names the program (default build/alea).
+BUILD names the build folder (default build/gcc).
 """
 import argparse
 import json
 import os
 import random
 import re
+import socket
 import statistics
+import subprocess
 import sys
+import tempfile
 import time
-import urllib.request
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-os.environ.setdefault("ALEA", os.path.join(ROOT, "build", "alea"))
+BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/gcc"))
+os.environ.setdefault("ALEA", os.path.join(BUILD, "alea"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import eval_server
 import eval_text
 
 DEFAULT_MODEL = os.path.join(ROOT, ".deps", "models", "SmolLM2-135M-Instruct.Q4_1.gguf")
+BEGAN = time.monotonic()
+DROPPED = bytearray(1 << 20)
+
+
+def say(text):
+    print(f"bench-eval: {time.monotonic() - BEGAN:4.0f} s: {text}", file=sys.stderr, flush=True)
 
 
 def timed(server, work):
@@ -32,10 +43,17 @@ def timed(server, work):
 
 
 def post(server, body):
-    """The answer stays unread: what a client makes of it is not the server's time."""
-    status, text = server.ask("POST", "/v1/completions", body)
-    if status != 200:
-        raise SystemExit(text)
+    """The answer is taken and dropped: what a client makes of it is not the server's time."""
+    data = json.dumps(body).encode()
+    head = (f"POST /v1/completions HTTP/1.1\r\nHost: {server.host}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(data)}\r\n\r\n")
+    with socket.create_connection((server.host, server.port), timeout=600) as client:
+        client.sendall(head.encode() + data)
+        first = client.recv(1 << 16)
+        while client.recv_into(DROPPED):
+            pass
+    if not first.startswith(b"HTTP/1.1 200 "):
+        raise SystemExit(first.decode())
 
 
 def ratios(rounds, first, second):
@@ -51,47 +69,83 @@ def vocab_of(server):
     return eval_server.parse(server.get("/tokenizer_info")[1])["vocab_size"]
 
 
-def bench_prefill(settings):
-    """Scored against ordinary prefill of new tokens."""
-    server = eval_server.Server("--model", settings.model, *settings.options)
+class Core:
+    """libllama in a process of its own: seconds for rows of every position, or of the last."""
+
+    def __init__(self, settings):
+        command = [os.path.join(BUILD, "tests", "eval", "core_rows"), settings.model,
+                   str(settings.prompts), str(settings.length)]
+        command += [str(settings.threads)] if settings.threads else []
+        self.process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+
+    def seconds(self, rows):
+        self.process.stdin.write(f"{rows}\n".encode())
+        self.process.stdin.flush()
+        return float(self.process.stdout.readline())
+
+    def close(self):
+        self.process.stdin.close()
+        self.process.wait()
+        self.process.stdout.close()
+
+
+WAYS = {"ordinary": {}, "K = 0": {"prompt_logprobs": 0}, "K = 20": {"prompt_logprobs": 20}}
+
+
+def bench_prefill(settings, n_rounds):
+    """Scored against ordinary prefill of new tokens, and against the rows alone."""
+    server, core = eval_server.Server("--model", settings.model, *settings.options), Core(settings)
     chance, vocab, rounds = random.Random(1), vocab_of(server), []
     n, length = settings.prompts, settings.length
-    ways = {"ordinary": {}, "K = 0": {"prompt_logprobs": 0}, "K = 20": {"prompt_logprobs": 20}}
-    for _ in range(settings.rounds):
-        one = {}
-        for way, more in ways.items():
-            body = {"prompt": fresh_prompts(chance, vocab, n, length), "max_tokens": 1,
-                    "temperature": 0, **more}
-            one[way] = timed(server, lambda body=body: post(server, body))
+    post(server, {"prompt": fresh_prompts(chance, vocab, 4, 64), "max_tokens": 1,
+                  "prompt_logprobs": 0})
+    for number in range(n_rounds):
+        one, ways = {}, list(WAYS) + ["rows alone"]
+        for way in ways[number % 4:] + ways[:number % 4]:
+            if way == "rows alone":
+                seconds = core.seconds("all")
+                one[way] = seconds, seconds
+            else:
+                body = {"prompt": fresh_prompts(chance, vocab, n, length), "max_tokens": 1,
+                        "temperature": 0, **WAYS[way]}
+                one[way] = timed(server, lambda body=body: post(server, body))
+            say(f"{settings.name}: prefill {number + 1} of {n_rounds}: {way}: "
+                f"{n * length / one[way][0]:.0f} tokens/s")
         rounds.append(one)
-        print(f"  round: {({way: round(n * length / one[way][0]) for way in ways})} tokens/s",
-              file=sys.stderr)
     server.close()
-    rate = statistics.median(n * length / one["ordinary"][0] for one in rounds)
-    print(f"prefill, {n} prompts of {length} tokens: ordinary {rate:.0f} tokens/s")
-    for way in ("K = 0", "K = 20"):
+    core.close()
+    rate = {way: statistics.median(n * length / one[way][0] for one in rounds) for way in one}
+    print(f"{settings.name}: {n} prompts of {length} tokens: ordinary {rate['ordinary']:.0f} "
+          f"tokens/s; rows of all positions by libllama alone, none of them read: "
+          f"{rate['rows alone']:.0f} tokens/s, {ratios(rounds, 'ordinary', 'rows alone')[0]:.3f} "
+          f"of ordinary (the ceiling)")
+    for way, aim in (("K = 0", 0.75), ("K = 20", 0.65)):
         wall, processor = ratios(rounds, "ordinary", way)
-        print(f"  scored, {way}: {wall:.3f} of that ({processor:.3f} by processor time)")
+        print(f"{settings.name}:   scored, {way}: {wall:.3f} of ordinary (asked: {aim}; "
+              f"{processor:.3f} by processor time), {ratios(rounds, 'rows alone', way)[0]:.3f} "
+              f"of the ceiling")
 
 
-def bench_switch(settings):
+def bench_switch(settings, n_rounds):
     """Ordinary requests with scoring on and off."""
     servers = {way: eval_server.Server("--model", settings.model, "--prompt-logprobs", way,
                                        *settings.options) for way in ("on", "off")}
     chance, rounds = random.Random(2), []
     vocab = vocab_of(servers["on"])
-    for _ in range(settings.rounds):
+    for number in range(n_rounds):
         prompts, one = fresh_prompts(chance, vocab, 4, 32), {}
         body = {"prompt": prompts, "max_tokens": 32, "temperature": 0, "ignore_eos": True}
-        for way, server in servers.items():
+        for way in ("on", "off") if number % 2 else ("off", "on"):
+            server = servers[way]
             one[way] = timed(server, lambda server=server: post(server, body))
         rounds.append(one)
+    say(f"{settings.name}: scoring on and off: done")
     memory = {way: server.resident_bytes() / 2**20 for way, server in servers.items()}
     for server in servers.values():
         server.close()
     wall, processor = ratios(rounds, "off", "on")
-    print(f"ordinary requests with --prompt-logprobs on: {wall:.3f} of the speed with off "
-          f"({processor:.3f} by processor time); resident {memory['on']:.0f} and "
+    print(f"{settings.name}: ordinary requests with --prompt-logprobs on: {wall:.3f} of the speed "
+          f"with off ({processor:.3f} by processor time); resident {memory['on']:.0f} and "
           f"{memory['off']:.0f} MiB")
 
 
@@ -106,12 +160,12 @@ def choice_prompts(server, n_items, context_words):
     return items
 
 
-def bench_cache(settings):
+def bench_cache(settings, n_rounds):
     """The scored cache on a task of four choices."""
     server = eval_server.Server("--model", settings.model, *settings.options)
     rounds, n = [], settings.items
-    prompts = choice_prompts(server, 2 * n * settings.rounds, settings.words)
-    for number in range(settings.rounds):
+    prompts = choice_prompts(server, 2 * n * n_rounds, settings.words)
+    for number in range(n_rounds):
         one = {}
         for way in (False, True):  # other items each time: what one leaves the other may use
             first = 4 * n * (2 * number + way)
@@ -123,12 +177,15 @@ def bench_cache(settings):
                         "prompt": mine[i:i + 16], "temperature": 0, "max_tokens": 1,
                         "logprobs": 1, "seed": 1234, "echo": True, "scored_cache": way})
             one[way] = timed(server, work)
+            say(f"{settings.name}: cache {'on' if way else 'off'}, {number + 1} of {n_rounds}: "
+                f"{n / one[way][0]:.2f} items/s")
         rounds.append(one)
     server.close()
     wall, processor = ratios(rounds, False, True)
     rate = statistics.median(n / one[True][0] for one in rounds)
-    print(f"four choices, {settings.words} words of context: {rate:.2f} items/s with the scored cache, "
-          f"{wall:.2f} times as many as without ({processor:.2f} by processor time)")
+    print(f"{settings.name}: four choices, {settings.words} words of context: {rate:.2f} items/s "
+          f"with the scored cache, {wall:.2f} times as many as without (asked: 2; "
+          f"{processor:.2f} by processor time)")
 
 
 def peak_bytes(server):
@@ -136,75 +193,60 @@ def peak_bytes(server):
         return 1024 * int(re.search(r"VmHWM:\s+(\d+) kB", file.read())[1])
 
 
-def bench_memory(settings):
+def bench_memory(settings, _):
     """The largest resident size while a long and a short prompt are scored."""
-    for model in ("toy:vocab=50000,context=8192", settings.model):
-        more = [] if model.startswith("toy") else ["--context", "8192", *settings.options]
-        server = eval_server.Server("--model", model, *more)
-        chance, peaks = random.Random(3), []
-        for n_tokens in (500, 8000):
-            prompt, = fresh_prompts(chance, 40000, 1, n_tokens)
-            with open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="utf-8") as file:
-                file.write("5")  # the peak begins anew
-            server.good("/v1/completions", {"prompt": prompt, "prompt_logprobs": 20,
-                                            "max_tokens": 1})
-            peaks.append(peak_bytes(server))
-        server.close()
-        print(f"memory, K = 20, {os.path.basename(model)}: {peaks[0] / 2**20:.0f} MiB with 500 "
-              f"tokens, {(peaks[1] - peaks[0]) / 2**20:.0f} MiB more with 8000")
-
-
-def bench_peer(settings):
-    """Another server's answer to the harness's requests for texts, one at a time."""
-    server = eval_server.Server("--model", settings.model, *settings.options)
-    texts = [item["context"] + " " + choice for item in eval_text.phrases(settings.items)
-             for choice in item["choices"]]
-
-    def body_of(text):
-        return json.dumps({"model": settings.peer_model, "prompt": text, "temperature": 0,
-                           "max_tokens": 1, "logprobs": 1, "seed": 1234, "echo": True}).encode()
-
-    def ask(root, text):
-        request = urllib.request.Request(root + "/v1/completions", body_of(text),
-                                         {"Content-Type": "application/json"})
-        with urllib.request.urlopen(request, timeout=600) as answer:
-            return json.load(answer)
-
-    seconds = {}
-    settings.peer_model = eval_server.parse(server.get("/v1/models")[1])["data"][0]["id"]
-    for name, root in (("Alea", server.root), ("peer", settings.peer)):
-        began = time.monotonic()
-        for text in texts:
-            answer = ask(root, text)
-            if "logprobs" not in answer["choices"][0]:
-                raise SystemExit(f"{name} answers without logprobs")
-        seconds[name] = time.monotonic() - began
+    context = ["--context", "8192"]
+    if settings.name.startswith("tiny"):  # whose context is too short
+        settings = argparse.Namespace(model="toy:vocab=50000,context=8192", name="toy", options=[])
+        context = []
+    server = eval_server.Server("--model", settings.model, *context, *settings.options)
+    chance, peaks = random.Random(3), []
+    for n_tokens in (500, 8000):
+        prompt, = fresh_prompts(chance, 40000, 1, n_tokens)
+        with open(f"/proc/{server.process.pid}/clear_refs", "w", encoding="utf-8") as file:
+            file.write("5")  # the peak begins anew
+        post(server, {"prompt": prompt, "prompt_logprobs": 20, "max_tokens": 1})
+        peaks.append(peak_bytes(server))
+        say(f"{settings.name}: memory, {n_tokens} tokens: done")
     server.close()
-    print(f"{settings.items} items of four choices, one request at a time: Alea "
-          f"{seconds['Alea']:.1f} s, peer {seconds['peer']:.1f} s, "
-          f"{seconds['peer'] / seconds['Alea']:.1f} times as long")
+    print(f"{settings.name}: memory, K = 20: {peaks[0] / 2**20:.0f} MiB with 500 tokens, "
+          f"{(peaks[1] - peaks[0]) / 2**20:.0f} MiB more with 8000 (asked: 64)")
+
+
+BENCHES = {"prefill": bench_prefill, "switch": bench_switch, "cache": bench_cache,
+           "memory": bench_memory}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--model", default=DEFAULT_MODEL)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--models", default=f"tiny-2,tiny-8,{DEFAULT_MODEL}",
+                        help="GGUF files; tiny-N: one of N layers that is made for it")
+    parser.add_argument("--rounds", type=int, default=5,
+                        help="half as many for what takes minutes, twice for what takes none")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--words", type=int, default=100, help="of a context")
-    parser.add_argument("--items", type=int, default=12)
+    parser.add_argument("--items", type=int, default=8)
     parser.add_argument("--threads", type=int)
-    parser.add_argument("--peer", help="root address of another server with the same model")
     parser.add_argument("--only", default="prefill,switch,cache,memory")
     settings = parser.parse_args()
     settings.options = ["--threads", str(settings.threads)] if settings.threads else []
-    benches = {"prefill": bench_prefill, "switch": bench_switch, "cache": bench_cache,
-               "memory": bench_memory}
-    for name in [] if settings.peer else settings.only.split(","):
-        benches[name](settings)
-        sys.stdout.flush()
-    if settings.peer:
-        bench_peer(settings)
+    with tempfile.TemporaryDirectory() as folder:
+        for model in settings.models.split(","):
+            settings.model, settings.name = model, os.path.basename(model).partition(".")[0]
+            layers = re.fullmatch(r"tiny-(\d+)", model)
+            if layers:
+                settings.model = os.path.join(folder, "tiny.gguf")
+                subprocess.run([os.path.join(BUILD, "tools", "alea-tiny-gguf"), "--context", "1024",
+                                "--layers", layers[1], "--out", settings.model], check=True,
+                               stdout=subprocess.DEVNULL)
+            for name in settings.only.split(","):
+                if model == "tiny-2" and name != "prefill":
+                    continue  # the same as with more layers
+                fewer = not layers and name in ("prefill", "cache")
+                n_rounds = (settings.rounds + 1) // 2 if fewer else 2 * settings.rounds
+                BENCHES[name](settings, n_rounds)
+                sys.stdout.flush()
 
 
 if __name__ == "__main__":
