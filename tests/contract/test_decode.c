@@ -301,6 +301,13 @@ static void test_the_chosen_token_agrees_with_its_alternatives(void **state) {
     assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
                      ALEA_EFORMAT);
     assert_non_null(strstr(r->error.message, "where the chosen token belongs"));
+    /* Nor may it be as probable as the last, which has the larger id. */
+    alea__pair_set(payload + 2 + 2 * 19, RIG_VOCAB - 1, reported[ids[20]]);
+    payload[1] = alea__bits_of(reported[ids[20]]);
+    assert_int_equal(alea__decode_open(&r->frames, frame, &lane, &decoded, &r->error),
+                     ALEA_EFORMAT);
+    assert_non_null(strstr(r->error.message, "where the chosen token belongs"));
+    payload[1] = alea__bits_of(reported[ids[7]]);
     /* The same for an id that was asked for. */
     lane.token_ids = &ids[7];
     lane.n_token_ids = 1;

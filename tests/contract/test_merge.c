@@ -125,6 +125,10 @@ static void test_merge_refuses_a_slot_with_two_roles(void **state) {
     assert_int_equal(alea__merge(&r->prompt, &r->decode, frame, &r->out, &r->error), ALEA_EFORMAT);
     assert_non_null(strstr(r->error.message, "slot 2"));
     assert_memory_equal(before, alea__completion_record(&r->out, frame, 0), record_half);
+    /* A chunk that samples nothing claims its slot all the same. */
+    assert_int_equal(alea__commit_event(&r->prompt, frame, 2, 2, ALEA_ROLE_PROMPT, 0, 0, &r->error),
+                     ALEA_OK);
+    assert_int_equal(alea__merge(&r->prompt, &r->decode, frame, &r->out, &r->error), ALEA_EFORMAT);
     free(before);
 }
 

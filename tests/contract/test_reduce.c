@@ -540,6 +540,22 @@ static void test_a_bad_row_is_the_failure_of_its_own_position(void **state) {
     }
 }
 
+/* Counts are data of the submission, in memory that a core may own. */
+static void test_an_impossible_count_of_ids_is_a_failure_of_its_slot(void **state) {
+    rig *r = *state;
+    static const int32_t counts[] = {-1, INT32_MIN, 129, INT32_MAX};
+    for (size_t i = 0; i < sizeof counts / sizeof *counts; i++) {
+        alea_lane lane = rig_lane(2, 1);
+        const int32_t frame = emit_and_offer(r, &lane, 1);
+        r->out.token_id_counts[2] = counts[i];
+        r->stats = (alea_reduce_stats){0};
+        rig_reduce(r, &r->out, frame);
+        assert_int_equal(r->stats.failed, 1);
+        assert_true(isnan(chosen_logprob(r, frame, 2, 0)));
+        assert_int_equal(alea__frames_abandon(&r->frames, frame, NULL), ALEA_OK);
+    }
+}
+
 static void test_impossible_batches_are_refused_before_anything_is_read(void **state) {
     rig *r = *state;
     const alea_lane lane = rig_lane(1, 7);
@@ -586,6 +602,7 @@ int main(void) {
         RULE("V9", test_reduction_changes_nothing_but_payloads),
         RULE("V10", test_bits_do_not_depend_on_threads_or_neighbours),
         RULE("V11", test_a_bad_row_is_the_failure_of_its_own_position),
+        RULE("V11", test_an_impossible_count_of_ids_is_a_failure_of_its_slot),
         RULE("P1", test_without_a_flag_nothing_is_read_or_written),
         RULE("P1", test_only_asking_lanes_pay),
         RULE("P2", test_stale_epochs_are_not_reduced),
