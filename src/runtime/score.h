@@ -51,7 +51,7 @@ typedef alea_status (*alea_scored_fn)(void *user, const alea_scored *scored);
  * Exact     on a batch-invariant core a function of ids, window, stride and top alone
  * Errors    ALEA_EINVAL (a parameter or an id, named), ALEA_EROW (the position is named),
  *           ALEA_ECANCELLED, what the core or the sink returns; records already handed out stand
- * Memory    allocates nothing; 16 KB of stack
+ * Memory    allocates nothing; some 80 KB of stack, most of it for the row at hand
  * Threads   one per core
  */
 alea_status alea__score_tokens(alea_core *core, const alea_score_options *options,
