@@ -84,6 +84,7 @@ void rig_keep(rig_choice *choice, const alea_event *event) {
     choice->masses[i] = event->kept_mass;
     choice->entropies[i] = event->entropy;
     choice->ranks[i] = event->rank;
+    choice->greedy[i] = event->is_greedy;
     choice->n_alternatives[i] = event->n_alternatives;
     for (int32_t a = 0; a < event->n_alternatives && a < 20; a++) {
         choice->alternatives[i][a] = event->alternatives[a];
@@ -122,6 +123,7 @@ void rig_assert_equal(const rig_choice *a, const rig_choice *b) {
     assert_memory_equal(a->masses, b->masses, n * sizeof a->masses[0]);
     assert_memory_equal(a->entropies, b->entropies, n * sizeof a->entropies[0]);
     assert_memory_equal(a->ranks, b->ranks, n * sizeof a->ranks[0]);
+    assert_memory_equal(a->greedy, b->greedy, n * sizeof a->greedy[0]);
     assert_memory_equal(a->n_alternatives, b->n_alternatives, n * sizeof a->n_alternatives[0]);
     assert_memory_equal(a->alternatives, b->alternatives, n * sizeof a->alternatives[0]);
     assert_int_equal(a->n_scores, b->n_scores);

@@ -28,6 +28,7 @@ typedef struct rig_choice {
     float masses[RIG_TOKENS_MAX];
     float entropies[RIG_TOKENS_MAX];
     int32_t ranks[RIG_TOKENS_MAX];
+    bool greedy[RIG_TOKENS_MAX];
     int32_t n_alternatives[RIG_TOKENS_MAX];
     alea_alternative alternatives[RIG_TOKENS_MAX][20];
     int32_t n_scores;

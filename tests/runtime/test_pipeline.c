@@ -65,6 +65,30 @@ static void test_neutral_parameters_leave_the_row_alone(void **state) {
     assert_memory_equal(row, raw, sizeof raw);
 }
 
+/* A parameter that is overlooked there would be ignored whenever it is the only one. */
+static void test_each_parameter_alone_is_not_neutral(void **state) {
+    (void)state;
+    const int32_t id[] = {2};
+    const alea_token_list word = {id, 1};
+    const alea_token_bias bias = {2, 1.0f};
+    const alea_grammar grammar = {0};
+    for (int32_t i = 0; i < 9; i++) {
+        begin(NULL, 0, NULL, 0);
+        s.params.max_tokens = 1;
+        s.params.biases = &bias;
+        s.params.n_biases = i == 0;
+        s.params.allowed = (alea_token_list){id, i == 1};
+        s.params.bad_words = &word;
+        s.params.n_bad_words = i == 2;
+        s.params.min_tokens = i == 3;
+        s.params.repetition_penalty = i == 4 ? 1.1f : 1.0f;
+        s.params.frequency_penalty = i == 5 ? 0.1f : 0.0f;
+        s.params.presence_penalty = i == 6 ? -0.1f : 0.0f;
+        s.pipeline.grammar = i == 7 ? &grammar : NULL;
+        assert_int_equal(alea__pipeline_is_neutral(&s.pipeline), i == 8);
+    }
+}
+
 static void test_a_bias_is_added_and_minus_infinity_bans(void **state) {
     (void)state;
     begin(NULL, 0, NULL, 0);
@@ -236,6 +260,7 @@ static void test_the_constraint_that_leaves_nothing_is_named(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_neutral_parameters_leave_the_row_alone),
+        cmocka_unit_test(test_each_parameter_alone_is_not_neutral),
         cmocka_unit_test(test_a_bias_is_added_and_minus_infinity_bans),
         cmocka_unit_test(test_allowed_ids_keep_their_logits_and_empty_the_rest),
         cmocka_unit_test(test_a_bad_word_bans_its_last_id_after_its_beginning_only),
