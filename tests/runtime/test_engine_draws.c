@@ -100,6 +100,37 @@ static void test_every_token_is_the_draw_of_its_row(void **state) {
     alea_core_close(judge);
 }
 
+/* Ids that are asked for, in the order of asking, however probable they are. */
+static void test_selected_ids_are_those_of_each_row(void **state) {
+    (void)state;
+    forget();
+    static const int32_t ids[] = {300, 5, 319, 0, 7, 6, 8, 9, 10, 11, 12};
+    enum { N = sizeof ids / sizeof ids[0] };
+    alea_request_params p = base_params();
+    p.top = 1;
+    p.selected = (alea_token_list){ids, N};
+    rig r = rig_open("context=128", 1, 5, plain);
+    rig_run(&r, prompt, N_PROMPT, &p, one);
+    rig_close(&r);
+    alea_core *judge = open_judge("");
+    const float *row = NULL;
+    for (int32_t i = 0; i < N_PROMPT; i++)
+        row = row_after(judge, i, prompt[i]);
+    assert_int_equal(one[0].n, MOST);
+    for (int32_t i = 0; i < MOST; i++) {
+        float want[N];
+        assert_int_equal(alea__row_selected(alea__kernels_ref(), row, VOCAB, ids, N, want),
+                         ALEA_OK);
+        assert_int_equal(one[0].n_alternatives[i], N);
+        for (int32_t a = 0; a < N; a++) {
+            assert_int_equal(one[0].alternatives[i][a].token, ids[a]);
+            assert_memory_equal(&one[0].alternatives[i][a].logprob, &want[a], sizeof want[a]);
+        }
+        row = row_after(judge, N_PROMPT + i, one[0].tokens[i]);
+    }
+    alea_core_close(judge);
+}
+
 static void test_a_core_that_cannot_trim_gives_the_same(void **state) {
     (void)state;
     forget();
@@ -210,15 +241,36 @@ static void test_choices_may_be_read_one_after_the_other(void **state) {
     rig_close(&r);
 }
 
+/* Whoever reads any choice gets all of them at the same pace. */
+static void test_choices_are_read_in_turn(void **state) {
+    (void)state;
+    alea_request_params p = base_params();
+    p.choices = 3;
+    rig r = rig_open("context=128", 3, 5, (alea_engine_options){.queue_tokens = MOST + 2});
+    alea_request *request = rig_submit(&r, prompt, N_PROMPT, &p);
+    while (alea__engine_step(r.engine, 1) == ALEA_OK) {
+    }
+    alea_event event;
+    for (int32_t i = 0; i < 3 * (MOST + 1); i++) {
+        assert_int_equal(alea__request_next(request, 0, &event), ALEA_OK);
+        assert_int_equal(event.choice, i % 3);
+    }
+    assert_int_equal(alea__request_next(request, 0, &event), ALEA_DONE);
+    alea__request_release(request);
+    rig_close(&r);
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_every_token_is_the_draw_of_its_row),
+        cmocka_unit_test(test_selected_ids_are_those_of_each_row),
         cmocka_unit_test(test_a_core_that_cannot_trim_gives_the_same),
         cmocka_unit_test(test_another_seed_gives_another_text),
         cmocka_unit_test(test_temperature_zero_is_greedy),
         cmocka_unit_test(test_an_end_token_ends_and_has_no_entry),
         cmocka_unit_test(test_the_end_of_the_context_is_a_length_end),
         cmocka_unit_test(test_choices_may_be_read_one_after_the_other),
+        cmocka_unit_test(test_choices_are_read_in_turn),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -144,6 +144,19 @@ static void test_what_came_before_is_kept_for_penalties_alone(void **state) {
     rig_close(&r);
 }
 
+/* Who asks for more than the context holds pays for what it holds. */
+static void test_no_memory_is_taken_for_tokens_that_no_context_holds(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 4096 - 8; /* the toy's context */
+    const size_t bytes = submit_bytes(&r, &params);
+    params.max_tokens = INT32_MAX / 2;
+    params.min_tokens = INT32_MAX / 2;
+    assert_int_equal(submit_bytes(&r, &params), bytes);
+    rig_close(&r);
+}
+
 static void test_scoring_twice_takes_the_same_memory_CORE_04(void **state) {
     (void)state;
     rig r = open_scoring(ALEA_SCORED_CACHE_ON);
@@ -260,6 +273,7 @@ int main(void) {
         cmocka_unit_test(test_rounds_allocate_nothing),
         cmocka_unit_test(test_a_long_prompt_is_scored_in_bounded_memory_CORE_14),
         cmocka_unit_test(test_what_came_before_is_kept_for_penalties_alone),
+        cmocka_unit_test(test_no_memory_is_taken_for_tokens_that_no_context_holds),
         cmocka_unit_test(test_scoring_twice_takes_the_same_memory_CORE_04),
         cmocka_unit_test(test_more_than_twenty_alternatives_allocate_nothing_CORE_03),
         cmocka_unit_test(test_scoring_is_paid_for_only_where_it_is_on),
