@@ -71,15 +71,13 @@ static bool pass_stops(alea_engine *engine, alea_run *run, alea_bytes bytes, boo
 static void push(alea_run *run, const alea_entry *entry, const alea_extra *extra, int32_t index,
                  alea_bytes bytes) {
     alea_ring *ring = &run->ring;
-    const alea_request_params *p = &run->request->params;
     const size_t at = ring->tail % (uint64_t)ring->capacity;
-    const bool hidden = entry->ends && !p->include_stop;
     int32_t n = entry->has_logprob ? entry->n_alternatives : 0;
     if (n > ring->width) n = ring->width;
     ring->entries[at] = (alea_ring_entry){
         .token = entry->token,
         .index = index,
-        .visible_bytes = hidden ? 0 : (int32_t)bytes.length,
+        .visible_bytes = (int32_t)bytes.length,
         .end = run->stream_bytes + bytes.length,
         .has_entry = entry->has_logprob,
         .ends = entry->ends,
