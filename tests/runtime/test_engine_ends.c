@@ -279,6 +279,121 @@ static void test_nothing_is_shown_behind_a_cancel(void **state) {
     rig_close(&r);
 }
 
+/* ---- strings, by definition ---- */
+
+enum { MOST = 60, TEXT_MAX = 2048 };
+
+static uint32_t next_random(uint64_t *state) {
+    *state = *state * 6364136223846793005u + 1442695040888963407u;
+    return (uint32_t)(*state >> 33);
+}
+
+/* The bytes of an answer and where each of its tokens ends in them. */
+typedef struct answer_text {
+    uint8_t bytes[TEXT_MAX];
+    int32_t n, ends[MOST];
+} answer_text;
+
+static void write_out(const alea_core *core, bool show_control, const rig_choice *all,
+                      answer_text *text) {
+    text->n = 0;
+    for (int32_t i = 0; i < all->n; i++) {
+        alea_token_info info;
+        assert_int_equal(alea_core_token(core, all->tokens[i], &info), ALEA_OK);
+        const bool named = show_control && (info.flags & ALEA_TOKEN_CONTROL);
+        const alea_bytes bytes = named ? info.name : info.bytes;
+        assert_true((size_t)text->n + bytes.length <= TEXT_MAX);
+        if (bytes.length > 0) memcpy(text->bytes + text->n, bytes.data, bytes.length);
+        text->n += (int32_t)bytes.length;
+        text->ends[i] = text->n;
+    }
+}
+
+/* Of the strings in which the first `n` bytes end, the longest; -1: none. */
+static int32_t string_at(const alea_request_params *p, const answer_text *text, int32_t n) {
+    int32_t best = -1;
+    for (int32_t s = 0; s < p->n_stops; s++) {
+        const int32_t length = (int32_t)p->stops[s].length;
+        if (length > n || memcmp(text->bytes + n - length, p->stops[s].data, (size_t)length) != 0)
+            continue;
+        if (best < 0 || length > (int32_t)p->stops[best].length) best = s;
+    }
+    return best;
+}
+
+/* What is due of an answer that would be `all` without its stop strings. */
+static void cut_by_definition(const alea_request_params *p, const answer_text *text,
+                              const rig_choice *all, rig_choice *due) {
+    *due = *all;
+    for (int32_t i = p->min_tokens; i < all->n; i++) {
+        for (int32_t at = (i > 0 ? text->ends[i - 1] : 0) + 1; at <= text->ends[i]; at++) {
+            const int32_t stop = string_at(p, text, at);
+            if (stop < 0) continue;
+            const int32_t cut = p->include_stop ? at : at - (int32_t)p->stops[stop].length;
+            due->finish = ALEA_FINISH_STOP;
+            due->stop = stop;
+            due->output_tokens = i + 1;
+            due->n = p->keep_stopped ? i + 1 : 0;
+            for (int32_t t = 0; t <= i; t++) {
+                const int32_t start = t > 0 ? text->ends[t - 1] : 0;
+                const int32_t end = text->ends[t] < cut ? text->ends[t] : cut;
+                due->visible[t] = end > start ? end - start : 0;
+                if (start < cut || text->ends[t] <= cut) due->n = due->n > t ? due->n : t + 1;
+            }
+            return;
+        }
+    }
+}
+
+/* Stop strings out of the answer's own text, so that many of them complete. */
+static void draw_stops(uint64_t *random, const answer_text *text, alea_request_params *p,
+                       alea_bytes stops[3]) {
+    p->stops = stops;
+    p->n_stops = 1 + (int32_t)(next_random(random) % 3);
+    for (int32_t s = 0; s < p->n_stops; s++) {
+        const int32_t from = (int32_t)(next_random(random) % (uint32_t)text->n);
+        const int32_t left = text->n - from;
+        const int32_t length = 1 + (int32_t)(next_random(random) % 9);
+        stops[s] = (alea_bytes){text->bytes + from, (size_t)(length < left ? length : left)};
+    }
+}
+
+static void test_random_strings_cut_as_by_definition(void **state) {
+    (void)state;
+    static rig_choice all, due, got;
+    static answer_text text;
+    int32_t n_stopped = 0;
+    for (uint64_t trial = 1; trial <= 400; trial++) {
+        uint64_t random = trial;
+        alea_request_params p = counting(MOST);
+        p.sampling.temperature = 1;
+        p.seeded = true;
+        p.seed = trial;
+        p.min_tokens = trial % 3 ? 0 : (int32_t)(next_random(&random) % MOST);
+        p.show_control = trial % 2;
+        p.include_stop = trial / 2 % 2;
+        p.keep_stopped = trial / 4 % 2;
+        alea_engine_options options = {.threads = 1, .no_overlap = trial / 8 % 2};
+        options.queue_tokens = MOST + (int32_t)(next_random(&random) % 8);
+        /* A small vocabulary, half of it tokens without bytes, fragments and common words. */
+        rig r = rig_open(trial % 5 ? "vocab=300,ties=3" : "vocab=300,text=1", 1, 64, options);
+        const int32_t first = (int32_t)(next_random(&random) % 256);
+        memset(&all, 0, sizeof all);
+        memset(&got, 0, sizeof got);
+        rig_run(&r, &first, 1, &p, &all);
+        assert_int_equal(all.n, MOST);
+        write_out(r.core, p.show_control, &all, &text);
+        alea_bytes stops[3];
+        draw_stops(&random, &text, &p, stops);
+        cut_by_definition(&p, &text, &all, &due);
+        rig_run(&r, &first, 1, &p, &got);
+        rig_assert_equal(&got, &due);
+        n_stopped += got.finish == ALEA_FINISH_STOP;
+        rig_close(&r);
+    }
+    assert_in_range(n_stopped, 250, 399);
+}
+
 /* ---- ranks ---- */
 
 static const float *row_of_near_equals(int32_t first, int32_t position) {
@@ -318,6 +433,7 @@ int main(void) {
         cmocka_unit_test(test_control_tokens_are_text_where_they_are_shown),
         cmocka_unit_test(test_what_a_string_holds_back_comes_when_it_cannot_complete),
         cmocka_unit_test(test_nothing_is_shown_behind_a_cancel),
+        cmocka_unit_test(test_random_strings_cut_as_by_definition),
         cmocka_unit_test(test_a_token_of_rank_one_need_not_be_the_greedy_one),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
