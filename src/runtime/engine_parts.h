@@ -91,7 +91,8 @@ typedef struct alea_run {
     int32_t *tokens; /* prompt, then output: [n_prompt + max_tokens] */
     int32_t n_tokens;
     int32_t n_prompt;
-    bool placed; /* has had a slot before: what it reuses now is its own */
+    bool placed;            /* has had a slot before: what it reuses now is its own */
+    uint64_t planned_round; /* the last round that it has an item in */
     /* A scored prompt's, in choice 0: the scores of positions below n_stored come from the slot,
      * those below n_scored are there or on their way. */
     int32_t n_stored, n_scored;

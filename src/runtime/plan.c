@@ -54,13 +54,6 @@ static bool is_decoding(const alea_engine *engine, const alea_run *run) {
     return tokens_due(engine, run) == 1 && alea__run_outputs(run) > 0;
 }
 
-static bool is_planned(const alea_plan *plan, const alea_run *run) {
-    for (int32_t i = 0; i < plan->n_items; i++) {
-        if (plan->runs[i] == run) return true;
-    }
-    return false;
-}
-
 /* Append `length` tokens and ask for the rows from index `first_row` of them on. */
 static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_t length,
                      int32_t first_row) {
@@ -93,21 +86,21 @@ static void add_item(alea_engine *engine, alea_plan *plan, alea_run *run, int32_
         .n_token_ids = p->selected.count,
         .token_ids = p->selected.tokens,
     };
-    slot->last_round = engine->round;
+    slot->last_round = run->planned_round = engine->round;
 }
 
 /* The oldest run, not yet planned, that has prompt tokens for this kind of round; NULL: none. */
 static alea_run *oldest_prompt(const alea_engine *engine, const alea_plan *plan, int32_t budget) {
-    /* Oldest epochs would need a sort; the order of arrival of a handful of slots is enough. */
     alea_run *oldest = NULL;
     for (int32_t s = 0; s < engine->options.slots; s++) {
         alea_run *run = engine->slots[s].run;
         if (!run || run->state != ALEA_RUN_ACTIVE || is_decoding(engine, run)) continue;
+        if (run->planned_round == engine->round) continue;
         if (alea__run_is_scoring(run) != plan->scored) continue;
         if (plan->scored && alea__score_room(run) <= 0) continue;
         bool whole = false;
         const int32_t ready = tokens_ready(engine, run, &whole);
-        if (ready <= 0 || (whole && ready > budget) || is_planned(plan, run)) continue;
+        if (ready <= 0 || (whole && ready > budget)) continue;
         if (!oldest || run->request->arrival < oldest->request->arrival) oldest = run;
     }
     return oldest;
