@@ -540,6 +540,40 @@ static void test_chain_places_from_the_rejected_position(void **state) {
     }
 }
 
+/* Row 2 is all NaN: its token is in range, and the others have the bits they have without it. */
+static void test_a_row_of_nan_leaves_the_draws_of_others_alone(void **state) {
+    (void)state;
+    enum { ROWS = 4, N = 2, V = 3000 };
+    float *draft = rig_alloc(ROWS * N * V * 4), *target = rig_alloc(ROWS * (N + 1) * V * 4);
+    float *probs = rig_alloc(ROWS * V * 4);
+    int32_t ids[ROWS * N] = {5, 7, 2999, 0, 1, 2, 1024, 1023};
+    int32_t tokens[2][ROWS * (N + 1)], accepted[2][ROWS], drawn[2][ROWS];
+    rig_random_probs(draft, ROWS * N, V, 3);
+    rig_random_probs(target, ROWS * (N + 1), V, 4);
+    for (int bad = 0; bad < 2; bad++) {
+        for (int i = 0; bad && i < (N + 1) * V; i++) {
+            if (i < N * V) draft[2 * N * V + i] = NAN;
+            target[2 * (N + 1) * V + i] = NAN;
+        }
+        rig_chain(one_thread, tokens[bad], accepted[bad], draft, ids, target, ROWS, N, V, 1234, 7);
+        for (int row = 0; row < ROWS; row++)
+            memcpy(probs + row * V, target + row * (N + 1) * V, V * 4);
+        rig_sample_probs(one_thread, drawn[bad], probs, ROWS, V, &seed_1234, &offset_7, 1);
+    }
+    for (int row = 0; row < ROWS; row++) {
+        assert_in_range(drawn[1][row], 0, V - 1);
+        assert_in_range(tokens[1][row * (N + 1) + accepted[1][row]], 0, V - 1);
+        if (row == 2) continue;
+        assert_int_equal(accepted[0][row], accepted[1][row]);
+        assert_int_equal(drawn[0][row], drawn[1][row]);
+        for (int i = 0; i <= N; i++)
+            assert_int_equal(tokens[0][row * (N + 1) + i], tokens[1][row * (N + 1) + i]);
+    }
+    free(draft);
+    free(target);
+    free(probs);
+}
+
 static void test_chain_never_accepts_a_target_of_zero(void **state) {
     (void)state;
     const float draft[] = {0, 1}, target[] = {1, 0, 0.5f, 0.5f};
@@ -593,6 +627,7 @@ int main(void) {
         cmocka_unit_test(test_chain_accepts_exactly_the_reference_prefix),
         cmocka_unit_test(test_chain_accepts_as_often_as_another_stream),
         cmocka_unit_test(test_chain_places_from_the_rejected_position),
+        cmocka_unit_test(test_a_row_of_nan_leaves_the_draws_of_others_alone),
         cmocka_unit_test(test_chain_never_accepts_a_target_of_zero),
         cmocka_unit_test(test_chain_compares_strictly),
         cmocka_unit_test(test_chain_without_residual_draws_from_the_target),

@@ -379,6 +379,113 @@ static void test_strided_rows_and_odd_addresses(void **state) {
     }
 }
 
+/* n entries `step` apart, and bits that no parameter may have between them. */
+static void spread(void *out, const void *in, int64_t n, size_t bytes, int64_t step) {
+    memset(out, 0xff, (size_t)(n * (step > 0 ? step : 1)) * bytes);
+    for (int64_t i = 0; i < n; i++)
+        memcpy((char *)out + (size_t)(i * step) * bytes, (const char *)in + (size_t)i * bytes,
+               bytes);
+}
+
+enum { SPREAD_N = 3, SPREAD_VOCAB = 1300, SPREAD_STEP = 5 };
+
+static DLTensor *spread_1d(rig_tensor *t, void *memory, const void *in, rig_dtype dtype,
+                           int64_t step) {
+    spread(memory, in, SPREAD_N, rig_bytes(dtype), step);
+    DLTensor *tensor = rig_1d(t, memory, dtype, SPREAD_N);
+    t->strides[0] = step;
+    tensor->strides = t->strides;
+    return tensor;
+}
+
+static void test_parameters_with_strides(void **state) {
+    (void)state;
+    enum { N = SPREAD_N, VOCAB = SPREAD_VOCAB };
+    float *x = zeros(N * VOCAB * 4), logprobs[2][N], heat[] = {0.7f, 0, 1.3f};
+    float nucleus[] = {.9f, .9f, .9f}, least[] = {0, .2f, .01f};
+    int32_t best[] = {40, 2, 900}, tokens[2][N], words[] = {3, -4, 5};
+    int64_t seed[] = {4, 5, -6}, offset[] = {INT64_C(1) << 40, 0, 9};
+    char memory[7][N * SPREAD_STEP * 8];
+    rig_tensor t[10];
+    rig_normal(x, N * VOCAB, 21);
+    for (int way = 0; way < 2; way++) { /* dense, and spread; one p for all rows */
+        const alea_op_config config = rig_config((rig_how){0}, VOCAB, 0);
+        const int64_t step = way ? SPREAD_STEP : 1;
+        const alea_sample_logits_tensors tensors = {
+            .struct_bytes = sizeof tensors,
+            .tokens = rig_1d(&t[0], tokens[way], RIG_I32, N),
+            .logprobs = rig_1d(&t[1], logprobs[way], RIG_F32, N),
+            .logits = rig_2d(&t[2], x, RIG_F32, N, VOCAB),
+            .temperature = spread_1d(&t[3], memory[0], heat, RIG_F32, step),
+            .top_k = spread_1d(&t[4], memory[1], best, RIG_I32, step),
+            .top_p = spread_1d(&t[5], memory[2], nucleus, RIG_F32, way ? 0 : 1),
+            .min_p = spread_1d(&t[6], memory[3], least, RIG_F32, step),
+            .seed = spread_1d(&t[7], memory[4], seed, RIG_I64, step),
+            .offset = spread_1d(&t[8], memory[5], offset, RIG_I64, step),
+            .row_words = spread_1d(&t[9], memory[6], words, RIG_I32, step)};
+        alea_sample_logits *op = NULL;
+        alea_error error = {0};
+        assert_int_equal(alea_sample_logits_create(&config, &op, &error), ALEA_OK);
+        if (alea_sample_logits_run(op, &tensors, NULL, &error) < 0) fail_msg("%s", error.message);
+        alea_sample_logits_destroy(op);
+    }
+    assert_memory_equal(tokens[1], tokens[0], sizeof tokens[0]);
+    assert_memory_equal(logprobs[1], logprobs[0], sizeof logprobs[0]);
+    free(x);
+}
+
+static void test_reports_with_strides(void **state) {
+    (void)state;
+    enum { N = SPREAD_N, VOCAB = SPREAD_VOCAB, LD = 1301, G = 4, GLD = 7 };
+    float *x = zeros(N * VOCAB * 4), *apart = zeros(N * LD * 4), logprobs[N], right[N * G];
+    int32_t tokens[] = {7, -1, 1299}, ranks[N], right_ranks[N], ids[N * GLD];
+    int32_t given[N * G] = {1, -1, 1299, 3, 0, 0, 9, -1, 5, 6, 7, 8}, given_apart[N * GLD];
+    float id_logprobs[N * GLD];
+    char memory[N * SPREAD_STEP * 8];
+    rig_tensor t[7];
+    rig_normal(x, N * VOCAB, 22);
+    rig_logprobs((rig_how){0}, (rig_report){.ranks = right_ranks, .id_logprobs = right}, x, RIG_F32,
+                 N, VOCAB, 0, tokens, given, G);
+    memset(apart, 0xff, N * LD * 4);
+    memset(given_apart, 0xff, sizeof given_apart);
+    memset(ids, 0x5a, sizeof ids);
+    memset(id_logprobs, 0x5a, sizeof id_logprobs);
+    for (int row = 0; row < N; row++) {
+        memcpy(apart + row * LD, x + row * VOCAB, VOCAB * 4);
+        memcpy(given_apart + row * GLD, given + row * G, G * 4);
+    }
+    const alea_logprobs_tensors tensors = {
+        .struct_bytes = sizeof tensors,
+        .logprobs = rig_1d(&t[0], logprobs, RIG_F32, N),
+        .ranks = rig_1d(&t[1], ranks, RIG_I32, N),
+        .alternatives = rig_2d(&t[2], ids, RIG_I32, N, G),
+        .alternative_logprobs = rig_2d(&t[3], id_logprobs, RIG_F32, N, G),
+        .logits = rig_2d(&t[4], apart, RIG_F32, N, VOCAB),
+        .tokens = spread_1d(&t[5], memory, tokens, RIG_I32, SPREAD_STEP),
+        .given = rig_2d(&t[6], given_apart, RIG_I32, N, G)};
+    t[2].dl.strides = t[3].dl.strides = t[6].dl.strides = (int64_t[]){GLD, 1};
+    t[4].dl.strides = (int64_t[]){LD, 1};
+    const alea_op_config config = rig_config((rig_how){0}, VOCAB, 0);
+    alea_logprobs *op = NULL;
+    alea_error error = {0};
+    assert_int_equal(alea_logprobs_create(&config, &op, &error), ALEA_OK);
+    if (alea_logprobs_run(op, &tensors, NULL, &error) < 0) fail_msg("%s", error.message);
+    alea_logprobs_destroy(op);
+    assert_memory_equal(ranks, right_ranks, sizeof ranks);
+    for (int i = 0; i < N * GLD; i++) {
+        const int row = i / GLD, at = i % GLD;
+        const bool is_answer = at < G;
+        assert_int_equal(ids[i], is_answer ? given[row * G + at] : 0x5a5a5a5a);
+        if (is_answer) {
+            assert_memory_equal(&id_logprobs[i], &right[row * G + at], 4);
+        } else {
+            assert_memory_equal(&id_logprobs[i], &ids[i], 4);
+        }
+    }
+    free(x);
+    free(apart);
+}
+
 /* Every tensor ends at an unreadable page. */
 static void test_nothing_is_touched_outside_the_tensors(void **state) {
     (void)state;
@@ -490,6 +597,8 @@ int main(void) {
         cmocka_unit_test(test_split_rows_give_the_same_bits),
         cmocka_unit_test(test_a_row_keeps_its_bits_wherever_it_stands),
         cmocka_unit_test(test_strided_rows_and_odd_addresses),
+        cmocka_unit_test(test_parameters_with_strides),
+        cmocka_unit_test(test_reports_with_strides),
         cmocka_unit_test(test_nothing_is_touched_outside_the_tensors),
         cmocka_unit_test(test_products_beyond_two_to_the_31_work),
         cmocka_unit_test(test_runs_allocate_nothing),
