@@ -5,7 +5,8 @@ Runs the program and the Python peers in turn, round after round, and prints one
 --json one object a line: the program's own, with what Python needed added to `peers`.
 
 A peer does what is usually written in its library for the case, in float32, on as many threads as
-the program; each is called once for the caches, then timed. torch takes part where it is there.
+the program. What it finds is held against float64 first: the time of other work says nothing. Then
+each is called once for the caches, and timed. torch takes part where it is there.
 """
 import argparse
 import json
@@ -225,6 +226,82 @@ def numpy_peers():
     }
 
 
+# ---- checking ----
+
+def log_softmax(x):
+    x = x.astype(np.float64)
+    top = x.max(axis=1, keepdims=True)
+    return x - top - np.log(np.exp(x - top).sum(axis=1, keepdims=True))
+
+
+def logprobs_agree(x, found, slack=5e-3):
+    best, own, rank = found
+    best = np.asarray(getattr(best, "values", best))
+    right = log_softmax(x)
+    asked = np.take_along_axis(right, np.array([[likely(r)] for r in x]), axis=1)
+    return (np.allclose(best, -np.sort(-right, axis=1)[:, :TOP], atol=slack)
+            and np.allclose(np.asarray(own), asked, atol=slack)
+            and np.array_equal(np.asarray(rank).reshape(-1) - 1, (right > asked).sum(axis=1)))
+
+
+def slots_agree(x, k, found):
+    found = np.asarray(getattr(found, "indices", found))
+    return np.array_equal(np.sort(np.take_along_axis(x, found, axis=1), axis=1),
+                          np.sort(x, axis=1)[:, x.shape[1] - k:])
+
+
+def nucleus_size(x, p, k=V):
+    weights = np.sort(np.exp(log_softmax(x))[0])[::-1][:k]
+    return int(np.searchsorted(np.cumsum(weights), p * weights.sum())) + 1
+
+
+def mask_agrees(x, size, found):
+    """Kept entries are the input's and the largest; sums in float32 move the edge a little."""
+    found = np.asarray(found).reshape(x.shape)
+    kept = np.isfinite(found)
+    return (abs(int(kept.sum()) - size) <= 1 + size / 100 and np.array_equal(found[kept], x[kept])
+            and x[kept].min() >= x[~kept].max())
+
+
+def draws_agree(weights, run, draws=50):
+    """As often as it should the likeliest, and nothing without weight."""
+    p = weights.astype(np.float64) / weights.sum(dtype=np.float64)
+    found = np.array([int(np.asarray(run()).reshape(-1)[0]) for _ in range(draws)])
+    best = int(p.argmax())
+    spread = 6 * math.sqrt(draws * p[best] * (1 - p[best])) + 5
+    return (p[found] > 0).all() and abs((found == best).sum() - draws * p[best]) <= spread
+
+
+def checks():
+    """By case, one of each kind: whether a peer's call, made here, finds what is right."""
+    one = f"1x{V} f32"
+    hot = softmax(np.where(row < np.sort(row)[0, V - BEST], -INF, row) / np.float32(0.8))[0]
+    cut = np.sort(hot)[::-1][nucleus_size(np.log(hot + np.float32(1e-30))[None], 0.95) - 1]
+    return {
+        f"logprobs top 20 {one}": lambda run: logprobs_agree(row, run()),
+        f"logprobs top 20 {one} normal": lambda run: logprobs_agree(flat, run()),
+        f"topk_select k=20 {one}": lambda run: slots_agree(row, TOP, run()),
+        f"topk_mask k=50 {one}": lambda run: mask_agrees(row, BEST, run()),
+        f"minp_mask 0.05 {one}":
+            lambda run: mask_agrees(row, int((row >= row.max() + math.log(0.05)).sum()), run()),
+        f"topp_mask 0.9 {one}": lambda run: mask_agrees(row, nucleus_size(row, 0.9), run()),
+        f"topp_mask 0.9 {one} normal":
+            lambda run: mask_agrees(flat, nucleus_size(flat, 0.9), run()),
+        f"topk_topp_mask k=50 0.9 {one}":
+            lambda run: mask_agrees(row, nucleus_size(row, 0.9, BEST), run()),
+        f"sample_probs {one}": lambda run: draws_agree(probs, run),
+        f"sample_logits k=50 0.95 {one}":
+            lambda run: draws_agree(np.where(hot < cut, 0, hot), run),
+    }
+
+
+def check_peers(libraries):
+    for case, check in checks().items():
+        for library, cases in libraries.items():
+            if case in cases and not check(cases[case]):
+                sys.exit(f"peers: {library} does not find what {case} should")
+
+
 # ---- measuring ----
 
 def time_us(run):
@@ -247,6 +324,7 @@ def ask_program(program, threads):
 def measure(program, threads, rounds):
     """Lines of the program with medians over the rounds, peers among them."""
     libraries = {"numpy": numpy_peers(), "torch": torch_peers()}
+    check_peers(libraries)
     seen = {}
     for _ in range(rounds):
         for line in ask_program(program, threads):

@@ -35,6 +35,23 @@ static alea_bench_fn run_of(const alea_bench_case *c, int which) {
     return which == FLOOR ? c->floor : c->peers[which - PEER].run;
 }
 
+/* Times of work that found something else would say nothing. */
+static bool check_peers(bench *b, alea_error *error) {
+    for (int32_t i = 0; i < alea__n_bench_cases; i++) {
+        const alea_bench_case *c = &alea__bench_cases[i];
+        for (int peer = 0; peer < ALEA_BENCH_PEERS; peer++) {
+            const alea_bench_peer *p = &c->peers[peer];
+            if (!p->agrees) continue;
+            if (!c->run(b->data) || !p->run(b->data)) return false;
+            if (p->agrees(b->data)) continue;
+            (void)alea_error_set(error, ALEA_ECORE, "%s does not find what %s does", p->name,
+                                 c->name);
+            return false;
+        }
+    }
+    return true;
+}
+
 static bool time_calls(bench *b, alea_bench_fn run, int32_t calls, double *us) {
     const uint64_t start = alea__clock_ns();
     for (int32_t i = 0; i < calls; i++)
@@ -160,7 +177,8 @@ alea_exit alea__bench_ops(const alea_settings *settings, FILE *out) {
     bench b = {.threads = threads};
     b.timings = calloc((size_t)alea__n_bench_cases, sizeof *b.timings);
     if (b.timings) b.data = alea__bench_data_create(threads, &error);
-    const bool good = b.data && measure(&b) && print_all(&b, settings->json, out);
+    const bool good =
+        b.data && check_peers(&b, &error) && measure(&b) && print_all(&b, settings->json, out);
     alea__bench_data_destroy(b.data);
     free(b.timings);
     if (!good) alea__complain("bench: %s", error.message);

@@ -379,6 +379,41 @@ static bool llama_sample(alea_bench_data *d) {
     return true;
 }
 
+/* ---- what a peer found, for only the time of the same work is worth a look ---- */
+
+static bool server_agrees(alea_bench_data *d) { /* float32 sums of it are off by up to 1e-3 */
+    return fabsf(d->logprobs[TOP - 1] - d->sink) < 2e-3f;
+}
+
+static bool server_rows_agree(alea_bench_data *d) {
+    return fabsf(d->logprobs[ROWS * TOP - 1] - d->sink) < 2e-3f;
+}
+
+static bool slots_agree(alea_bench_data *d) {
+    int32_t used = 0;
+    for (int32_t i = 0; i < TOP; i++)
+        used += d->indices[i] < VOCAB;
+    return (float)used == d->sink;
+}
+
+static bool kept_agrees(alea_bench_data *d) { /* sums in float32 move the edge a little */
+    const float *out = d->out;
+    int32_t kept = 0;
+    for (int32_t i = 0; i < VOCAB; i++)
+        kept += out[i] > -INFINITY;
+    return fabsf((float)kept - d->sink) <= 1.0f + (float)kept / 100;
+}
+
+static bool token_agrees(alea_bench_data *d) { /* both drew one of the best */
+    const float drawn = d->row[d->ranks[0]], theirs = d->row[(int32_t)d->sink];
+    int32_t better = 0, better_than_theirs = 0;
+    for (int32_t i = 0; i < VOCAB; i++) {
+        better += d->row[i] > drawn;
+        better_than_theirs += d->row[i] > theirs;
+    }
+    return better < BEST && better_than_theirs < BEST;
+}
+
 #define ROW_BYTES ((int64_t)VOCAB * 4)
 
 const alea_bench_case alea__bench_cases[] = {
@@ -387,83 +422,99 @@ const alea_bench_case alea__bench_cases[] = {
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama-server", llama_server}}},
+     {{"llama-server", llama_server, server_agrees}}},
     {"logprobs top 20 1x128256 f32 normal",
      run_logprobs_flat,
      scan_flat,
      ROW_BYTES,
      false,
-     {{"llama-server", llama_server_flat}}},
+     {{"llama-server", llama_server_flat, server_agrees}}},
     {"logprobs top 20 1x128256 bf16",
      run_logprobs_bf16,
      scan_half,
      ROW_BYTES / 2,
      false,
-     {{NULL, NULL}}},
+     {{NULL, NULL, NULL}}},
     {"logprobs top 20 64x128256 f32",
      run_logprobs_rows,
      scan_rows,
      ROWS *ROW_BYTES,
      false,
-     {{"llama-server", llama_server_rows}}},
+     {{"llama-server", llama_server_rows, server_rows_agree}}},
     {"logprobs top 20 64x128256 f32 wide",
      run_logprobs_wide,
      scan_rows,
      ROWS *ROW_BYTES,
      true,
-     {{NULL, NULL}}},
+     {{NULL, NULL, NULL}}},
     {"topk_select k=20 1x128256 f32",
      run_select_one,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama top_k", llama_best}}},
+     {{"llama top_k", llama_best, slots_agree}}},
     {"topk_select k=2048 64x65536 f32",
      run_select_many,
      scan_scores,
      (int64_t)ROWS *WINDOW * 4,
      false,
-     {{NULL, NULL}}},
-    {"copy 1x128256 f32", copy_row, scan_row, ROW_BYTES, false, {{NULL, NULL}}},
+     {{NULL, NULL, NULL}}},
+    {"copy 1x128256 f32", copy_row, scan_row, ROW_BYTES, false, {{NULL, NULL, NULL}}},
     {"topk_mask k=50 1x128256 f32",
      run_topk,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama top_k", llama_topk}}},
-    {"topk_mask k=50 1x128256 f16", run_topk_f16, scan_half, ROW_BYTES / 2, false, {{NULL, NULL}}},
+     {{"llama top_k", llama_topk, kept_agrees}}},
+    {"topk_mask k=50 1x128256 f16",
+     run_topk_f16,
+     scan_half,
+     ROW_BYTES / 2,
+     false,
+     {{NULL, NULL, NULL}}},
     {"minp_mask 0.05 1x128256 f32",
      run_minp,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama min_p", llama_minp}}},
+     {{"llama min_p", llama_minp, kept_agrees}}},
     {"topp_mask 0.9 1x128256 f32",
      run_topp,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama top_k(0)+top_p", llama_topp}}},
+     {{"llama top_k(0)+top_p", llama_topp, kept_agrees}}},
     {"topp_mask 0.9 1x128256 f32 normal",
      run_topp_flat,
      scan_flat,
      ROW_BYTES,
      false,
-     {{"llama top_k(0)+top_p", llama_topp_flat}}},
+     {{"llama top_k(0)+top_p", llama_topp_flat, kept_agrees}}},
     {"topk_topp_mask k=50 0.9 1x128256 f32",
      run_topk_topp,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama top_k+top_p", llama_topk_topp}, {"llama top_k(0)+top_p", llama_topp}}},
-    {"sample_probs 1x128256 f32", run_sample_probs, scan_probs, ROW_BYTES, false, {{NULL, NULL}}},
-    {"chain_sample N=4 1x128256 f32", run_chain, scan_chain, 2 * ROW_BYTES, false, {{NULL, NULL}}},
+     {{"llama top_k+top_p", llama_topk_topp, kept_agrees},
+      {"llama top_k(0)+top_p", llama_topp, NULL}}},
+    {"sample_probs 1x128256 f32",
+     run_sample_probs,
+     scan_probs,
+     ROW_BYTES,
+     false,
+     {{NULL, NULL, NULL}}},
+    {"chain_sample N=4 1x128256 f32",
+     run_chain,
+     scan_chain,
+     2 * ROW_BYTES,
+     false,
+     {{NULL, NULL, NULL}}},
     {"sample_logits k=50 0.95 1x128256 f32",
      run_sample_logits,
      scan_row,
      ROW_BYTES,
      false,
-     {{"llama chain", llama_sample}}},
+     {{"llama chain", llama_sample, token_agrees}}},
 };
 const int32_t alea__n_bench_cases = sizeof alea__bench_cases / sizeof *alea__bench_cases;
 

@@ -19,6 +19,9 @@ typedef bool (*alea_bench_fn)(alea_bench_data *data);
 typedef struct alea_bench_peer {
     const char *name; /* NULL: none */
     alea_bench_fn run;
+    /* Whether the case's operator and then the peer, just run, found the same; NULL: the peer goes
+     * another way that gives something else. */
+    alea_bench_fn agrees;
 } alea_bench_peer;
 
 typedef struct alea_bench_case {
