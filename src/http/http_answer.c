@@ -1,6 +1,7 @@
 /* What is sent: heads, whole answers, event streams, and the answers that this layer gives itself.
  */
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "http/http_parts.h"
@@ -34,8 +35,17 @@ const char *alea__http_phrase(int status) {
 
 /* ---- pieces: the first that fails breaks the connection ---- */
 
+static void lose(alea_http_exchange *exchange) {
+    exchange->broken = exchange->lost_bytes = true;
+}
+
+/* Behind what is to be sent already. */
 static void put_bytes(alea_http_exchange *exchange, const void *data, size_t length) {
-    if (alea__http_buffer_add(&exchange->out, data, length) < 0) exchange->broken = true;
+    const bool behind_body = exchange->body.length > 0;
+    if (alea__http_buffer_add(behind_body ? &exchange->body : &exchange->out, data, length) < 0)
+        lose(exchange);
+    else if (behind_body)
+        exchange->server->stats.answer_bytes_held += length;
 }
 
 static void put(alea_http_exchange *exchange, const char *text) {
@@ -87,21 +97,41 @@ static void put_head(alea_http_exchange *exchange, int status, const char *conte
 }
 
 static void end_answer(alea_http_exchange *exchange) {
-    exchange->complete = true;
+    exchange->complete = !exchange->lost_bytes;
     alea__http_enter(exchange, ALEA_HTTP_ANSWERED);
     alea__http_mark(exchange);
 }
 
 /* ---- whole answers ---- */
 
+/* Whether a body follows the header. */
+static bool begin_whole(alea_http_exchange *exchange, int status, const char *content_type,
+                        const alea_http_header *headers, size_t n_headers, size_t length) {
+    put_head(exchange, status, content_type, headers, n_headers);
+    if (status != 204) put_number(exchange, "Content-Length: %zu\r\n", length);
+    put(exchange, "\r\n");
+    if (exchange->parser.llhttp.method == HTTP_HEAD && exchange->parser.head_complete) return false;
+    exchange->answer_bytes = length;
+    return true;
+}
+
 void alea__http_answer(alea_http_exchange *exchange, int status, const char *content_type,
                        const alea_http_header *headers, size_t n_headers, alea_bytes body) {
-    put_head(exchange, status, content_type, headers, n_headers);
-    if (status != 204) put_number(exchange, "Content-Length: %zu\r\n", body.length);
-    put(exchange, "\r\n");
-    if (exchange->parser.llhttp.method != HTTP_HEAD || !exchange->parser.head_complete) {
+    if (begin_whole(exchange, status, content_type, headers, n_headers, body.length))
         put_bytes(exchange, body.data, body.length);
-        exchange->answer_bytes = body.length;
+    end_answer(exchange);
+}
+
+void alea__http_answer_text(alea_http_exchange *exchange, int status, const char *content_type,
+                            const alea_http_header *headers, size_t n_headers, char *body,
+                            size_t length) {
+    const bool sends = begin_whole(exchange, status, content_type, headers, n_headers, length);
+    if (sends && length > ALEA_HTTP_COPIED_BYTES && exchange->body.length == 0) {
+        exchange->body = (alea_http_buffer){body, length, length};
+        exchange->server->stats.answer_bytes_held += length;
+    } else {
+        if (sends) put_bytes(exchange, body, length);
+        free(body);
     }
     end_answer(exchange);
 }
@@ -142,13 +172,13 @@ void alea__http_preflight(alea_http_exchange *exchange) {
 static void put_chunk(alea_http_exchange *exchange, const char *before, alea_bytes data,
                       const char *after) {
     const size_t length = strlen(before) + data.length + strlen(after);
-    const size_t start = exchange->out.length;
+    const size_t start = exchange->out.length + exchange->body.length;
     if (exchange->chunked) put_number(exchange, "%zx\r\n", length);
     put(exchange, before);
     put_bytes(exchange, data.data, data.length);
     put(exchange, after);
     if (exchange->chunked) put(exchange, "\r\n");
-    exchange->answer_bytes += exchange->out.length - start;
+    exchange->answer_bytes += exchange->out.length + exchange->body.length - start;
     exchange->added_ms = uv_now(&exchange->server->loop);
     alea__http_mark(exchange);
 }
@@ -195,7 +225,7 @@ void alea__http_conclude(alea_http_exchange *exchange) {
     alea__http_drop_body(exchange);
     exchange->gone = exchange->writable = exchange->silent = NULL;
     exchange->user = exchange->tag = NULL;
-    exchange->was_full = exchange->chunked = exchange->complete = false;
+    exchange->was_full = exchange->chunked = exchange->complete = exchange->lost_bytes = false;
     exchange->status = 0;
     exchange->request_bytes = exchange->answer_bytes = 0;
 }
@@ -224,6 +254,14 @@ alea_bytes alea__http_body(const alea_http_exchange *exchange) {
     return (alea_bytes){(const uint8_t *)body->data, body->length};
 }
 
+uint8_t *alea__http_take_body(alea_http_exchange *exchange, size_t *length) {
+    alea_http_buffer *body = &exchange->parser.body;
+    uint8_t *taken = (uint8_t *)body->data;
+    *length = body->length;
+    *body = (alea_http_buffer){0};
+    return taken;
+}
+
 void alea__http_on_gone(alea_http_exchange *exchange, void (*gone)(void *user), void *user) {
     exchange->gone = gone;
     exchange->user = user;
@@ -249,6 +287,7 @@ void *alea__http_tag_of(const alea_http_exchange *exchange) {
 alea_http_record alea__http_record_of(const alea_http_exchange *exchange) {
     return (alea_http_record){.status = exchange->status,
                               .complete = exchange->complete,
+                              .out_of_memory = exchange->lost_bytes,
                               .request_bytes = exchange->request_bytes,
                               .answer_bytes = exchange->answer_bytes,
                               .started_ns = exchange->started_ns};

@@ -2,7 +2,6 @@
  * The life of a connection: what arrives, what is sent, how long either may take, and how it ends.
  * Phases change here and where an answer is given; everything else follows in alea__http_settle.
  */
-#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -11,8 +10,7 @@
 #include "http/http_parts.h"
 
 #define BODY_BYTES_PER_SECOND 4096 /* slower than that runs into body_ms */
-#define WATCH_MS 1000
-#define OVER_LIMIT_MAX 64 /* connections beyond the limit that are told so; more are cut */
+#define OVER_LIMIT_MAX 64          /* connections beyond the limit that are told so; more are cut */
 
 static const char interim[] = "HTTP/1.1 100 Continue\r\n\r\n";
 
@@ -24,7 +22,8 @@ void alea__http_mark(alea_http_exchange *connection) {
 }
 
 size_t alea__http_unsent(const alea_http_exchange *connection) {
-    return connection->out.length + uv_stream_get_write_queue_size(&connection->socket.stream);
+    return connection->out.length + connection->body.length +
+           uv_stream_get_write_queue_size(&connection->socket.stream);
 }
 
 static bool is_running(const alea_http_exchange *connection) {
@@ -52,8 +51,6 @@ static uint64_t due_ms(const alea_http_exchange *connection) {
     }
     if (connection->writing && connection->stalled_ms + (uint64_t)options->stall_ms < due)
         due = connection->stalled_ms + (uint64_t)options->stall_ms;
-    if (connection->paused && connection->watched_ms + WATCH_MS < due)
-        due = connection->watched_ms + WATCH_MS;
     return due;
 }
 
@@ -76,13 +73,6 @@ void alea__http_enter(alea_http_exchange *connection, alea_http_phase phase) {
     alea__http_rearm(connection);
 }
 
-/* Reading is paused, so the end of the client's side would go unseen. */
-static bool has_hung_up(const alea_http_exchange *connection) {
-    struct pollfd watched = {.events = POLLRDHUP};
-    if (uv_fileno(&connection->socket.handle, &watched.fd) < 0) return true;
-    return poll(&watched, 1, 0) > 0 && (watched.revents & (POLLRDHUP | POLLHUP | POLLERR));
-}
-
 static bool has_stalled(alea_http_exchange *connection, uint64_t now) {
     const uint64_t limit = (uint64_t)connection->server->options.stall_ms;
     if (!connection->writing || now < connection->stalled_ms + limit) return false;
@@ -103,13 +93,6 @@ static void on_timer(uv_timer_t *timer) {
     alea_http_exchange *connection = timer->data;
     const uint64_t now = uv_now(&connection->server->loop);
     connection->armed_ms = 0;
-    if (connection->paused && now >= connection->watched_ms + WATCH_MS) {
-        if (has_hung_up(connection)) {
-            alea__http_close(connection);
-            return;
-        }
-        connection->watched_ms = now;
-    }
     if (has_stalled(connection, now)) {
         alea__http_close(connection);
         return;
@@ -128,14 +111,21 @@ static void on_timer(uv_timer_t *timer) {
 
 /* ---- what arrives ---- */
 
-static void hold_body(alea_http_exchange *connection, size_t bytes) {
+static void count_held(alea_http_exchange *connection) {
+    const size_t bytes = connection->parser.body.length + connection->ahead.length;
     connection->server->stats.body_bytes_held += bytes - connection->held_bytes;
     connection->held_bytes = bytes;
 }
 
 void alea__http_drop_body(alea_http_exchange *connection) {
     alea__http_buffer_clear(&connection->parser.body, 0);
-    hold_body(connection, 0);
+    count_held(connection);
+}
+
+static void drop_ahead(alea_http_exchange *connection) {
+    alea__http_buffer_clear(&connection->ahead, 0);
+    connection->ahead_at = 0;
+    count_held(connection);
 }
 
 static void deliver(alea_http_exchange *connection) {
@@ -150,20 +140,38 @@ static void deliver(alea_http_exchange *connection) {
     alea__http_drop_body(connection);
 }
 
+static bool has_room_ahead(const alea_http_exchange *connection, size_t length) {
+    const alea_http_server *server = connection->server;
+    const size_t kept = connection->ahead.length - connection->ahead_at;
+    return connection->dropped_bytes == 0 && length <= ALEA_HTTP_AHEAD_BYTES - kept &&
+           length <= server->options.body_bytes_total &&
+           server->stats.body_bytes_held <= server->options.body_bytes_total - length;
+}
+
+/* What finds no room is read and dropped: left unread it would hide that the client has gone. */
 static void keep_ahead(alea_http_exchange *connection, const char *data, size_t length) {
-    if (alea__http_buffer_add(&connection->ahead, data, length) < 0) {
+    if (length == 0) return;
+    alea_http_buffer *ahead = &connection->ahead;
+    if (!has_room_ahead(connection, length)) {
+        connection->dropped_bytes += length;
+        if (connection->dropped_bytes <= ALEA_HTTP_DROPPED_BYTES) return;
         connection->broken = true;
         alea__http_mark(connection);
         return;
     }
-    if (connection->ahead.length < ALEA_HTTP_AHEAD_BYTES || connection->paused) return;
-    uv_read_stop(&connection->socket.stream);
-    connection->paused = true;
-    connection->watched_ms = uv_now(&connection->server->loop);
-    alea__http_rearm(connection);
+    if (connection->ahead_at > ahead->length / 2) {
+        alea__http_buffer_drop(ahead, connection->ahead_at);
+        connection->ahead_at = 0;
+    }
+    if (alea__http_buffer_add(ahead, data, length) < 0) {
+        connection->broken = true;
+        alea__http_mark(connection);
+    }
+    count_held(connection);
 }
 
-static void read_request(alea_http_exchange *connection, const char *data, size_t length) {
+/* Returns how many bytes belong to this request, or all of them where no other follows it. */
+static size_t read_request(alea_http_exchange *connection, const char *data, size_t length) {
     alea_http_server *server = connection->server;
     alea_http_parser *parser = &connection->parser;
     if (connection->phase == ALEA_HTTP_IDLE) {
@@ -172,25 +180,25 @@ static void read_request(alea_http_exchange *connection, const char *data, size_
     }
     size_t used = 0;
     const alea_status status = alea__http_parser_feed(parser, data, length, &used);
-    hold_body(connection, parser->body.length);
+    count_held(connection);
     if (status < 0) {
         alea__http_refuse(connection, parser->refusal, parser->reason);
-        return;
+        return length;
     }
     if (server->stats.body_bytes_held > server->options.body_bytes_total) {
         alea__http_refuse(connection, 503, "too many large bodies are arriving at once");
-        return;
+        return length;
     }
     if (status == ALEA_DONE) {
-        keep_ahead(connection, data + used, length - used);
         deliver(connection);
-        return;
+        return used;
     }
-    if (!parser->head_complete || connection->phase == ALEA_HTTP_BODY) return;
+    if (!parser->head_complete || connection->phase == ALEA_HTTP_BODY) return length;
     alea__http_enter(connection, ALEA_HTTP_BODY);
-    if (!parser->expects_continue || parser->body.length > 0) return;
+    if (!parser->expects_continue || parser->body.length > 0) return length;
     if (alea__http_buffer_text(&connection->out, interim) < 0) connection->broken = true;
     alea__http_mark(connection);
+    return length;
 }
 
 static void give_buffer(uv_handle_t *handle, size_t suggested, uv_buf_t *buffer) {
@@ -213,49 +221,61 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
             alea__http_close(connection);
         return;
     }
+    size_t used = 0;
     switch (connection->phase) {
     case ALEA_HTTP_IDLE:
     case ALEA_HTTP_HEAD:
-    case ALEA_HTTP_BODY: read_request(connection, buffer->base, (size_t)length); break;
+    case ALEA_HTTP_BODY: used = read_request(connection, buffer->base, (size_t)length); break;
     case ALEA_HTTP_OWNED:
     case ALEA_HTTP_STREAMING:
-    case ALEA_HTTP_ANSWERED: keep_ahead(connection, buffer->base, (size_t)length); break;
-    default: break; /* dropped */
+    case ALEA_HTTP_ANSWERED: break;
+    default: return; /* dropped */
     }
-}
-
-static void resume_reading(alea_http_exchange *connection) {
-    if (!connection->paused || connection->peer_ended) return;
-    connection->paused = false;
-    if (uv_read_start(&connection->socket.stream, give_buffer, on_read) < 0)
-        connection->broken = true;
+    keep_ahead(connection, buffer->base + used, (size_t)length - used);
 }
 
 /* ---- what is sent ---- */
 
+/* A body that was counted goes. */
+static void drop_answer(alea_http_exchange *connection, alea_http_buffer *body) {
+    connection->server->stats.answer_bytes_held -= body->length;
+    alea__http_buffer_clear(body, 0);
+}
+
 static void on_written(uv_write_t *write, int status) {
     alea_http_exchange *connection = write->data;
     connection->writing = false;
-    alea__http_buffer_clear(&connection->sending, 0);
+    alea__http_buffer_clear(&connection->sending[0], 0);
+    drop_answer(connection, &connection->sending[1]);
     if (status < 0) connection->broken = true;
     alea__http_mark(connection);
 }
 
 static bool send_out(alea_http_exchange *connection) {
-    if (connection->writing || connection->out.length == 0) return true;
-    uv_buf_t bytes = uv_buf_init(connection->out.data, (unsigned)connection->out.length);
-    int sent = uv_try_write(&connection->socket.stream, &bytes, 1);
-    if (sent == UV_EAGAIN) sent = 0;
-    if (sent < 0) return false;
-    if ((size_t)sent == connection->out.length) {
-        alea__http_buffer_clear(&connection->out, ALEA_HTTP_KEPT_BYTES);
+    alea_http_buffer *out = &connection->out, *body = &connection->body;
+    if (connection->writing || out->length == 0) return true; /* no body without its header */
+    uv_buf_t bytes[2] = {uv_buf_init(out->data, (unsigned)out->length),
+                         uv_buf_init(body->data, (unsigned)body->length)};
+    const unsigned n = body->length > 0 ? 2 : 1;
+    int tried = uv_try_write(&connection->socket.stream, bytes, n);
+    if (tried == UV_EAGAIN) tried = 0;
+    if (tried < 0) return false;
+    const size_t sent = (size_t)tried;
+    if (sent == out->length + body->length) {
+        alea__http_buffer_clear(out, ALEA_HTTP_KEPT_BYTES);
+        drop_answer(connection, body);
         return true;
     }
-    connection->sending = connection->out;
-    connection->out = (alea_http_buffer){0};
-    bytes.base += sent;
-    bytes.len -= (size_t)sent;
-    if (uv_write(&connection->write, &connection->socket.stream, &bytes, 1, on_written) < 0)
+    const size_t of_out = sent < out->length ? sent : out->length;
+    for (unsigned i = 0; i < n; i++) {
+        const size_t done = i == 0 ? of_out : sent - of_out;
+        bytes[i].base += done;
+        bytes[i].len -= done;
+    }
+    connection->sending[0] = *out;
+    connection->sending[1] = *body;
+    *out = *body = (alea_http_buffer){0};
+    if (uv_write(&connection->write, &connection->socket.stream, bytes, n, on_written) < 0)
         return false;
     connection->writing = true;
     connection->stalled_ms = uv_now(&connection->server->loop);
@@ -274,8 +294,7 @@ static void go_on(alea_http_exchange *connection) {
     if (connection->close_after || connection->peer_ended || server->draining) {
         alea__http_conclude(connection);
         alea__http_enter(connection, ALEA_HTTP_LAST);
-        alea__http_buffer_clear(&connection->ahead, 0);
-        resume_reading(connection);
+        drop_ahead(connection);
         return;
     }
     /* A client that sends ahead and does not read gets no further answers until it does. */
@@ -283,11 +302,14 @@ static void go_on(alea_http_exchange *connection) {
     alea__http_conclude(connection);
     alea__http_parser_reset(&connection->parser);
     alea__http_enter(connection, ALEA_HTTP_IDLE);
-    alea_http_buffer ahead = connection->ahead;
-    connection->ahead = (alea_http_buffer){0};
-    resume_reading(connection);
-    if (ahead.length > 0) read_request(connection, ahead.data, ahead.length);
-    alea__http_buffer_clear(&ahead, 0);
+    const size_t left = connection->ahead.length - connection->ahead_at;
+    if (left > 0)
+        connection->ahead_at +=
+            read_request(connection, connection->ahead.data + connection->ahead_at, left);
+    if (connection->ahead_at == connection->ahead.length) drop_ahead(connection);
+    if (connection->dropped_bytes == 0 || connection->phase > ALEA_HTTP_BODY) return;
+    if (connection->phase == ALEA_HTTP_IDLE) connection->started_ns = alea__clock_ns();
+    alea__http_refuse(connection, 503, "too much was sent ahead of the answers");
 }
 
 void alea__http_settle(alea_http_exchange *connection) {
@@ -327,7 +349,9 @@ static void on_closed(uv_handle_t *handle) {
     alea__http_parser_free(&connection->parser);
     alea__http_buffer_clear(&connection->ahead, 0);
     alea__http_buffer_clear(&connection->out, 0);
-    alea__http_buffer_clear(&connection->sending, 0);
+    alea__http_buffer_clear(&connection->sending[0], 0);
+    drop_answer(connection, &connection->body);
+    drop_answer(connection, &connection->sending[1]);
     free(connection);
     alea__http_left(server);
 }

@@ -11,10 +11,12 @@
 #include "http/http_parser.h"
 #include "http/http_server.h"
 
-#define ALEA_HTTP_READ_BYTES (64 * 1024)  /* of one read; one buffer serves all connections */
-#define ALEA_HTTP_AHEAD_BYTES (64 * 1024) /* sent ahead, before reading pauses */
-#define ALEA_HTTP_KEPT_BYTES 4096         /* of an empty buffer that stays with a connection */
-#define ALEA_HTTP_LISTENERS_MAX 2
+#define ALEA_HTTP_READ_BYTES (64 * 1024)   /* of one read; one buffer serves all connections */
+#define ALEA_HTTP_AHEAD_BYTES (256 * 1024) /* sent ahead that is kept; the rest is dropped */
+#define ALEA_HTTP_DROPPED_BYTES (16 * 1024 * 1024) /* sent ahead for nothing, before the cut */
+#define ALEA_HTTP_KEPT_BYTES 4096          /* of an empty buffer that stays with a connection */
+#define ALEA_HTTP_COPIED_BYTES (16 * 1024) /* of an answer that joins its header */
+#define ALEA_HTTP_LISTENERS_MAX 8
 
 typedef enum alea_http_phase {
     ALEA_HTTP_IDLE,      /* no byte of the next request yet */
@@ -46,26 +48,28 @@ struct alea_http_exchange {
     uint8_t n_handles; /* open ones: it is freed with the last */
 
     alea_http_phase phase;
-    bool paused;      /* reading is, because `ahead` is full */
     bool writing;     /* `sending` is on its way */
     bool peer_ended;  /* nothing more will come */
     bool broken;      /* out of memory or unwritable: to be closed in the next turn */
+    bool lost_bytes;  /* of the answer, for want of memory */
     bool close_after; /* this answer is the connection's last */
     bool chunked;     /* the stream's framing; else its end is the connection's */
     bool was_full;    /* the owner was told to wait */
     bool complete;    /* the answer was given whole */
     alea_http_parser parser;
     alea_http_buffer ahead;
-    alea_http_buffer out;     /* to be sent before the loop sleeps */
-    alea_http_buffer sending; /* owned by the write that is in flight */
+    size_t ahead_at;             /* what is before it has been read */
+    size_t dropped_bytes;        /* that found no room there: no request can follow them */
+    alea_http_buffer out;        /* to be sent before the loop sleeps, */
+    alea_http_buffer body;       /* and this behind it: a long answer, not copied */
+    alea_http_buffer sending[2]; /* the same, owned by the write that is in flight */
 
     uint64_t since_ms;   /* loop time: when the phase began */
     uint64_t added_ms;   /* when an event was last added */
     uint64_t stalled_ms; /* since when the write in flight has this many bytes left */
     size_t stalled_bytes;
-    uint64_t watched_ms; /* when a paused one was last asked whether it is still there */
-    uint64_t armed_ms;   /* when the timer goes off; 0: it does not */
-    size_t held_bytes;   /* of the server's body_bytes_held */
+    uint64_t armed_ms; /* when the timer goes off; 0: it does not */
+    size_t held_bytes; /* of the server's body_bytes_held: its body, and what was sent ahead */
 
     int status;
     size_t request_bytes, answer_bytes;

@@ -1,6 +1,7 @@
 /* The loop, where it listens, and how it stops. */
 #include <errno.h>
 #include <netdb.h>
+#include <netinet/in.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -91,6 +92,66 @@ void alea__http_accept_later(alea_http_server *server) {
     uv_timer_start(&server->retry, on_retry, RETRY_MS, 0);
 }
 
+/* Of the first listener, which has the port that the others take too. */
+static int name_address(alea_http_server *server, const uv_tcp_t *tcp, char *port, size_t bytes) {
+    struct sockaddr_storage address = {0};
+    int length = sizeof address;
+    const int status = uv_tcp_getsockname(tcp, (struct sockaddr *)&address, &length);
+    if (status < 0) return status;
+    char host[80];
+    getnameinfo((struct sockaddr *)&address, (socklen_t)length, host, sizeof host, port,
+                (socklen_t)bytes, NI_NUMERICHOST | NI_NUMERICSERV);
+    snprintf(server->address, sizeof server->address,
+             address.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s", host, port);
+    return 0;
+}
+
+/* `among`: other addresses are listened on too, so an IPv6 one must leave them IPv4's. */
+static int listen_address(alea_http_server *server, const struct addrinfo *at, bool among) {
+    uv_tcp_t *tcp = &server->listeners[server->n_listeners].tcp;
+    uv_tcp_init(&server->loop, tcp);
+    tcp->data = server;
+    const bool v6_alone = among && at->ai_family == AF_INET6;
+    int bound = uv_tcp_bind(tcp, at->ai_addr, v6_alone ? UV_TCP_IPV6ONLY : 0);
+    if (bound == 0) bound = uv_listen((uv_stream_t *)tcp, BACKLOG, on_connection);
+    server->n_listeners++;
+    return bound;
+}
+
+static bool is_repeated(const struct addrinfo *first, const struct addrinfo *at) {
+    for (; first != at; first = first->ai_next)
+        if (first->ai_addrlen == at->ai_addrlen &&
+            memcmp(first->ai_addr, at->ai_addr, at->ai_addrlen) == 0)
+            return true;
+    return false;
+}
+
+/* A family that this machine has not is none of the host's. */
+static bool is_absent(int bound) {
+    return bound == UV_EAFNOSUPPORT || bound == UV_EADDRNOTAVAIL;
+}
+
+/* "localhost" has two addresses, and clients try either first. */
+static int listen_all(alea_http_server *server, const struct addrinfo *found, char *port,
+                      size_t bytes) {
+    int failure = UV_EADDRNOTAVAIL;
+    for (const struct addrinfo *at = found; at; at = at->ai_next) {
+        if (is_repeated(found, at) || server->n_listeners == ALEA_HTTP_LISTENERS_MAX - 1) continue;
+        /* Both families have the port in the same place. */
+        if (server->address[0])
+            ((struct sockaddr_in *)at->ai_addr)->sin_port = htons((uint16_t)atoi(port));
+        int bound = listen_address(server, at, found->ai_next != NULL);
+        if (bound == 0 && !server->address[0])
+            bound =
+                name_address(server, &server->listeners[server->n_listeners - 1].tcp, port, bytes);
+        if (bound == 0) continue;
+        uv_close(&server->listeners[server->n_listeners - 1].handle, NULL);
+        if (!is_absent(bound)) return bound;
+        failure = bound;
+    }
+    return server->address[0] ? 0 : failure;
+}
+
 static alea_status listen_tcp(alea_http_server *server, alea_error *error) {
     const alea_http_options *options = &server->options;
     const struct addrinfo hints = {.ai_flags = AI_PASSIVE | AI_NUMERICSERV,
@@ -102,25 +163,11 @@ static alea_status listen_tcp(alea_http_server *server, alea_error *error) {
     if (looked_up != 0)
         return alea_error_set(error, ALEA_EINVAL, "the host '%.100s' is no address: %s",
                               options->host, gai_strerror(looked_up));
-    uv_tcp_t *tcp = &server->listeners[server->n_listeners].tcp;
-    uv_tcp_init(&server->loop, tcp);
-    tcp->data = server;
-    server->n_listeners++;
-    int bound = uv_tcp_bind(tcp, found->ai_addr, 0);
+    const int bound = listen_all(server, found, port, sizeof port);
     freeaddrinfo(found);
-    if (bound == 0) bound = uv_listen((uv_stream_t *)tcp, BACKLOG, on_connection);
-    struct sockaddr_storage address = {0};
-    int length = sizeof address;
-    if (bound == 0) bound = uv_tcp_getsockname(tcp, (struct sockaddr *)&address, &length);
-    if (bound < 0)
-        return alea_error_set(error, ALEA_EIO, "cannot listen on %.100s port %d: %s", options->host,
-                              options->port, uv_strerror(bound));
-    char host[80];
-    getnameinfo((struct sockaddr *)&address, (socklen_t)length, host, sizeof host, port,
-                sizeof port, NI_NUMERICHOST | NI_NUMERICSERV);
-    snprintf(server->address, sizeof server->address,
-             address.ss_family == AF_INET6 ? "http://[%s]:%s" : "http://%s:%s", host, port);
-    return ALEA_OK;
+    if (bound == 0) return ALEA_OK;
+    return alea_error_set(error, ALEA_EIO, "cannot listen on %.100s port %d: %s", options->host,
+                          options->port, uv_strerror(bound));
 }
 
 /* A socket that nobody listens on is what a killed server left behind. */

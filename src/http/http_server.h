@@ -22,14 +22,14 @@ typedef struct alea_http_exchange alea_http_exchange;
 
 /* Zero in a number means the default. */
 typedef struct alea_http_options {
-    const char *host;        /* NULL: 127.0.0.1, or no TCP at all where unix_path is given */
+    const char *host;        /* each of its addresses; NULL: 127.0.0.1, or with unix_path none */
     int32_t port;            /* 0: any free one */
     const char *unix_path;   /* NULL: none */
     const char *cors_origin; /* for browsers: "*", one origin, or NULL: none */
 
     size_t header_bytes;     /* of one request, its first line included; 16 KiB */
     size_t body_bytes;       /* of one request; 64 MiB */
-    size_t body_bytes_total; /* of all requests that are arriving; 512 MiB */
+    size_t body_bytes_total; /* of all requests that are arriving, or sent ahead; 512 MiB */
     int32_t connections;     /* open at once; 16384, less where descriptors are fewer */
 
     int32_t header_ms; /* from a request's first byte to the end of its header; 10 s */
@@ -76,7 +76,7 @@ alea_status alea__http_create(const alea_http_options *options, const alea_http_
 /* After alea__http_run, or instead of it. */
 void alea__http_destroy(alea_http_server *server);
 
-/* "http://127.0.0.1:8000" or "unix:/path": where the server listens, the first of two. */
+/* "http://127.0.0.1:8000" or "unix:/path": where the server listens, the first of all. */
 const char *alea__http_address(const alea_http_server *server);
 
 /* Serve until a drain has ended or alea__http_stop. */
@@ -108,12 +108,18 @@ const char *alea__http_header_of(const alea_http_exchange *exchange, const char 
 
 /* Valid during `request` alone: a long body does not stay for as long as its answer takes. */
 alea_bytes alea__http_body(const alea_http_exchange *exchange);
+/* During `request`, once: the body becomes the caller's, who frees it. NULL: it is empty. */
+uint8_t *alea__http_take_body(alea_http_exchange *exchange, size_t *length) ALEA_MUST_USE;
 
 /* ---- the answer ---- */
 
 /* Answer whole. `headers` besides Content-Type, Content-Length, Date, Connection and CORS. */
 void alea__http_answer(alea_http_exchange *exchange, int status, const char *content_type,
                        const alea_http_header *headers, size_t n_headers, alea_bytes body);
+/* The same with a body from the heap, which becomes this layer's: a long one is not copied. */
+void alea__http_answer_text(alea_http_exchange *exchange, int status, const char *content_type,
+                            const alea_http_header *headers, size_t n_headers, char *body,
+                            size_t length);
 
 /* Begin a stream of events with status 200; then events, then the end. After the begin a silent
  * stream is kept alive by comments. */
@@ -142,7 +148,8 @@ void *alea__http_tag_of(const alea_http_exchange *exchange);
 
 typedef struct alea_http_record {
     int status;           /* as sent; 0: none was */
-    bool complete;        /* the answer was given whole; false: the client went before */
+    bool complete;        /* the answer was given whole; false: the client went before, or */
+    bool out_of_memory;   /* it was lost here */
     size_t request_bytes; /* of the body */
     size_t answer_bytes;  /* of the body, chunk marks included */
     uint64_t started_ns;  /* of alea__clock_ns: the request's first byte */
@@ -154,6 +161,7 @@ typedef struct alea_http_stats {
     uint64_t accepted, refused_connections; /* refused: over the limit */
     int32_t open;
     size_t body_bytes_held;
+    size_t answer_bytes_held; /* of long answers that are not sent yet */
 } alea_http_stats;
 
 void alea__http_stats_read(const alea_http_server *server, alea_http_stats *stats);

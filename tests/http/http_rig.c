@@ -2,6 +2,7 @@
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <netdb.h>
 #include <poll.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -85,6 +86,11 @@ static void on_request(void *user, alea_http_exchange *exchange) {
     const int number = atoi(alea__http_query(exchange));
     if (strcmp(path, "/echo") == 0) {
         alea__http_answer(exchange, 200, "text/plain", NULL, 0, alea__http_body(exchange));
+    } else if (strcmp(path, "/back") == 0) {
+        size_t length;
+        char *body = (char *)alea__http_take_body(exchange, &length);
+        assert_int_equal(alea__http_body(exchange).length, 0);
+        alea__http_answer_text(exchange, 200, "text/plain", NULL, 0, body, length);
     } else if (strcmp(path, "/where") == 0) {
         char text[300];
         const char *word = alea__http_header_of(exchange, "x-word");
@@ -105,6 +111,10 @@ static void on_request(void *user, alea_http_exchange *exchange) {
         atomic_store(&self->flooded_bytes, 0);
         if (floods) alea__http_on_writable(exchange, flood);
         if (floods) flood(alea__http_tag_of(exchange));
+    } else if (strcmp(path, "/given") == 0) {
+        char *text = malloc((size_t)number);
+        memset(text, 'g', (size_t)number);
+        alea__http_answer_text(exchange, 200, "text/plain", NULL, 0, text, (size_t)number);
     } else if (strcmp(path, "/huge") == 0) {
         char *text = malloc((size_t)number);
         memset(text, 'h', (size_t)number);
@@ -121,6 +131,10 @@ static void on_ended(void *user, const alea_http_exchange *exchange) {
     const alea_http_record record = alea__http_record_of(exchange);
     atomic_store(&self->last_status, record.status);
     atomic_store(&self->last_complete, record.complete);
+    atomic_store(&self->last_lost, record.out_of_memory);
+    alea_http_stats stats;
+    alea__http_stats_read(self->server, &stats);
+    atomic_store(&self->answer_bytes_held, stats.answer_bytes_held);
     assert_true(record.started_ns != 0 || record.status == 503);
     if (record.complete) atomic_fetch_add(&self->answered, 1);
     atomic_fetch_add(&self->ended, 1);
@@ -215,6 +229,21 @@ int rig_connect(const rig *self) {
     } else {
         assert_int_equal(connect(fd, (struct sockaddr *)&address, sizeof address), 0);
     }
+    return fd;
+}
+
+int rig_connect_to(const rig *self, const char *host) {
+    const struct addrinfo hints = {.ai_flags = AI_NUMERICHOST, .ai_socktype = SOCK_STREAM};
+    struct addrinfo *found = NULL;
+    char port[16];
+    snprintf(port, sizeof port, "%d", self->port);
+    assert_int_equal(getaddrinfo(host, port, &hints, &found), 0);
+    int fd = socket(found->ai_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    if (fd >= 0 && connect(fd, found->ai_addr, found->ai_addrlen) < 0) {
+        close(fd);
+        fd = -1;
+    }
+    freeaddrinfo(found);
     return fd;
 }
 

@@ -14,10 +14,11 @@
 #define RIG_EVENT_BYTES 1000
 
 /*
- * Paths: /late a stream that begins when ping_ms have passed; /echo the body; /where path, query
+ * Paths: /late a stream that begins when ping_ms have passed; /echo the body, /back the body
+ * itself, moved; /where path, query
  * and x-word; /hold no answer until rig_release; /stream?N that many events, then the end; /quiet a
  * stream without events; /flood events as long as the stream is writable; /huge?N a body of N
- * bytes.
+ * bytes, /given?N the same from the heap.
  */
 typedef struct rig {
     alea_http_server *server;
@@ -29,7 +30,8 @@ typedef struct rig {
     alea_http_exchange *held[RIG_HELD_MAX];
     int n_held;
     atomic_int last_status;
-    atomic_bool last_complete;
+    atomic_bool last_complete, last_lost;
+    atomic_size_t answer_bytes_held; /* when the last exchange ended */
 } rig;
 
 void rig_start(rig *self, alea_http_options options);
@@ -40,6 +42,7 @@ void rig_drain(rig *self);
 
 /* A connected socket. */
 int rig_connect(const rig *self);
+int rig_connect_to(const rig *self, const char *host); /* by number; -1: nobody is there */
 void rig_send(int fd, const char *text);
 /* Until the bytes end in `end`, or to the end of the stream with NULL. Freed by the caller. */
 char *rig_read(int fd, const char *end);
