@@ -87,6 +87,13 @@ char *alea__arena_copy(alea_arena *arena, alea_bytes bytes) {
     return copy;
 }
 
+size_t alea__arena_bytes(const alea_arena *arena) {
+    size_t bytes = 0;
+    for (const alea_arena_chunk *chunk = arena->first; chunk; chunk = chunk->next)
+        bytes += sizeof *chunk + chunk->capacity_bytes;
+    return bytes;
+}
+
 static void chunks_free(alea_arena_chunk *chunk) {
     while (chunk) {
         alea_arena_chunk *next = chunk->next;

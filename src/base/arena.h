@@ -29,6 +29,9 @@ void *alea__arena_array(alea_arena *arena, size_t count, size_t element_bytes) A
 /* A copy of the bytes with a NUL behind them; NULL: out of memory. */
 char *alea__arena_copy(alea_arena *arena, alea_bytes bytes) ALEA_MUST_USE;
 
+/* Bytes that it has taken. */
+size_t alea__arena_bytes(const alea_arena *arena);
+
 /* Forget every allocation; the first chunk stays for the next request. */
 void alea__arena_reset(alea_arena *arena);
 
