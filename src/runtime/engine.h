@@ -144,6 +144,10 @@ alea_status alea__engine_submit(alea_engine *engine, const int32_t *prompt, int3
                                 const alea_request_params *params, alea_request **request,
                                 alea_error *error) ALEA_MUST_USE;
 
+/* Memory of such a request, once submitted; 0: there can be none. */
+size_t alea__engine_request_bytes(const alea_engine *engine, int32_t n_prompt,
+                                  const alea_request_params *params);
+
 /*
  * One round: admit, compute, draw, present. `now_ns` is the caller's clock.
  * Result    ALEA_OK: something was done; ALEA_DONE: nothing to do, call again after a submission

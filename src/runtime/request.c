@@ -252,14 +252,27 @@ static alea_status check_submit(const alea_engine *engine, const int32_t *prompt
     return check_offer(engine, params, error);
 }
 
+/* As the context cuts them. */
+static alea_request_params cut_params(const alea_engine *engine, int32_t n_prompt,
+                                      const alea_request_params *params) {
+    alea_request_params cut = *params;
+    const int32_t room = engine->info.context_tokens - n_prompt;
+    if (cut.max_tokens > room) cut.max_tokens = room > 0 ? room : 0;
+    if (cut.min_tokens > cut.max_tokens) cut.min_tokens = cut.max_tokens;
+    return cut;
+}
+
+size_t alea__engine_request_bytes(const alea_engine *engine, int32_t n_prompt,
+                                  const alea_request_params *params) {
+    alea_request head = {.params = cut_params(engine, n_prompt, params)};
+    carver count = {.used = sizeof(alea_request)};
+    carve_request(&count, engine, &head, NULL, n_prompt);
+    return count.overflow ? 0 : count.used;
+}
+
 static alea_status build_request(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
                                  const alea_request_params *params, alea_request **out) {
-    alea_request head = {.engine = engine, .params = *params};
-    const int32_t room = engine->info.context_tokens - n_prompt;
-    if (head.params.max_tokens > room) head.params.max_tokens = room > 0 ? room : 0;
-    if (head.params.min_tokens > head.params.max_tokens) {
-        head.params.min_tokens = head.params.max_tokens;
-    }
+    alea_request head = {.engine = engine, .params = cut_params(engine, n_prompt, params)};
     if (!head.params.seeded &&
         getrandom(&head.params.seed, sizeof head.params.seed, 0) != sizeof head.params.seed) {
         return ALEA_EIO;
