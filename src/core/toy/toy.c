@@ -124,8 +124,9 @@ static alea_status toy_open(const alea_core_options *options, alea_core **core, 
     if (!toy) return alea_error_set(error, ALEA_ENOMEM, "toy model: out of memory");
     toy->base.api = alea_core_toy();
     toy->settings = settings;
-    toy->round_tokens = options->round_tokens ? options->round_tokens : 512;
-    toy->round_rows = options->round_rows ? options->round_rows : 64;
+    const int32_t all = (int32_t)toy->settings.sequences; /* may decode in one round */
+    toy->round_tokens = options->round_tokens ? options->round_tokens : all > 512 ? all : 512;
+    toy->round_rows = options->round_rows ? options->round_rows : all > 64 ? all : 64;
     toy->vocab_only = options->flags & ALEA_CORE_VOCAB_ONLY;
     toy->round = -1;
     snprintf(toy->build, sizeof toy->build, "toy %s", alea_version());
