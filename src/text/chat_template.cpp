@@ -142,7 +142,9 @@ uint64_t or_default(uint64_t given, uint64_t fallback) {
 void arm(alea_jinja::guard &guard, const alea_chat_limits &limits, size_t input_bytes) {
     const uint64_t bytes =
         or_default(limits.memory_bytes_max, (uint64_t{64} << 20) + 32 * uint64_t{input_bytes});
-    const int64_t ms = limits.time_ms_max > 0 ? limits.time_ms_max : 5000;
+    const uint64_t usual_ms = std::min<uint64_t>(500 + uint64_t{input_bytes} / 1024, 5000);
+    const int64_t ms =
+        limits.time_ms_max > 0 ? limits.time_ms_max : static_cast<int64_t>(usual_ms);
     guard.steps_left = or_default(limits.steps_max, 50000000);
     guard.bytes_left = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
     guard.time_ns_max = ms * 1000000;

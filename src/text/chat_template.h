@@ -25,7 +25,7 @@ typedef struct alea_chat_limits {
     uint64_t steps_max;        /* nodes executed and allocations made; 50,000,000 */
     uint64_t memory_bytes_max; /* live memory; 64 MiB + 32 x the input */
     uint64_t output_bytes_max; /* 16 MiB + 4 x the input */
-    int32_t time_ms_max;       /* of the processor; 5,000 */
+    int32_t time_ms_max;       /* of the processor; 500, and 1 for each KiB of input up to 5,000 */
 } alea_chat_limits;
 
 /* JSON texts, valid and without duplicate keys; {NULL, 0} where not given. */
