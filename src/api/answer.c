@@ -16,7 +16,8 @@ static const char done_payload[] = "[DONE]";
 /* ---- lists ---- */
 
 /* Room for `more` elements; false: out of memory. */
-bool alea__api_list_reserve(alea_api_list *list, size_t more, size_t element_bytes) {
+bool alea__api_list_reserve(alea_api_answer *answer, alea_api_list *list, size_t more,
+                            size_t element_bytes) {
     size_t need = 0, bytes = 0;
     if (!alea__size_add(list->n, more, &need)) return false;
     if (need <= list->capacity) return true;
@@ -26,16 +27,24 @@ bool alea__api_list_reserve(alea_api_list *list, size_t more, size_t element_byt
     if (!alea__size_mul(capacity, element_bytes, &bytes)) return false;
     void *items = realloc(list->items, bytes);
     if (!items) return false;
+    answer->held_bytes += (capacity - list->capacity) * element_bytes;
     list->items = items;
     list->capacity = capacity;
     return true;
 }
 
-bool alea__api_list_append(alea_api_list *list, const void *element, size_t element_bytes) {
-    if (!alea__api_list_reserve(list, 1, element_bytes)) return false;
+bool alea__api_list_append(alea_api_answer *answer, alea_api_list *list, const void *element,
+                           size_t element_bytes) {
+    if (!alea__api_list_reserve(answer, list, 1, element_bytes)) return false;
     memcpy((char *)list->items + list->n * element_bytes, element, element_bytes);
     list->n++;
     return true;
+}
+
+void alea__api_list_free(alea_api_answer *answer, alea_api_list *list, size_t element_bytes) {
+    answer->held_bytes -= list->capacity * element_bytes;
+    free(list->items);
+    *list = (alea_api_list){NULL, 0, 0};
 }
 
 /* What was written is forgotten. */
@@ -47,21 +56,44 @@ static void clear_pending(alea_api_choice *choice) {
 
 /* ---- life ---- */
 
-static alea_status open_choices(alea_api_answer *answer) {
+static size_t group_bytes(const alea_api_answer *answer) {
+    return sizeof(alea_api_group) + (size_t)answer->job->params.choices * sizeof(alea_api_choice);
+}
+
+/* False: out of memory. */
+static bool open_group(alea_api_answer *answer, int32_t prompt) {
+    if (answer->groups[prompt]) return true;
     const int32_t n = answer->job->params.choices;
-    const int64_t all = (int64_t)answer->job->n_prompts * n;
-    if (all > INT32_MAX) return ALEA_ENOMEM;
-    answer->n_choices = (int32_t)all;
-    answer->choices = calloc((size_t)all, sizeof *answer->choices);
-    if (!answer->choices) return ALEA_ENOMEM;
-    for (int32_t i = 0; i < answer->n_choices; i++) {
-        alea_api_choice *choice = &answer->choices[i];
-        choice->prompt = i / n;
+    alea_api_group *group = calloc(1, group_bytes(answer));
+    if (!group) return false;
+    group->n_open = n;
+    for (int32_t i = 0; i < n; i++) {
+        alea_api_choice *choice = &group->choices[i];
+        choice->prompt = prompt;
         choice->last_token = -1;
         for (int32_t k = 0; k < ALEA_COMPAT_CONTEXT; k++)
             choice->before[k] = -1;
     }
-    return ALEA_OK;
+    answer->held_bytes += group_bytes(answer);
+    answer->groups[prompt] = group;
+    return true;
+}
+
+static void close_group(alea_api_answer *answer, int32_t prompt) {
+    alea_api_group *group = answer->groups[prompt];
+    if (!group) return;
+    alea__api_list_free(answer, &group->scores.rows, sizeof(alea_api_score));
+    alea__api_list_free(answer, &group->scores.alternatives, sizeof(alea_alternative));
+    for (int32_t i = 0; i < answer->job->params.choices; i++) {
+        alea_api_choice *choice = &group->choices[i];
+        alea__api_list_free(answer, &choice->text, 1);
+        alea__api_list_free(answer, &choice->entries, sizeof(alea_api_entry));
+        alea__api_list_free(answer, &choice->alternatives, sizeof(alea_alternative));
+        alea__api_list_free(answer, &choice->ids, sizeof(int32_t));
+    }
+    answer->held_bytes -= group_bytes(answer);
+    free(group);
+    answer->groups[prompt] = NULL;
 }
 
 /* A fragment is written as bytes:\xNN…, four characters a byte; vLLM's form of a token is the text
@@ -77,16 +109,19 @@ static bool open_scratch(alea_api_answer *answer) {
 
 alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,
                                    alea_api_answer **answer) {
-    alea_api_answer *made = calloc(1, sizeof *made);
+    const int64_t n_choices = (int64_t)job->n_prompts * job->params.choices;
+    alea_api_answer *made = n_choices <= INT32_MAX ? calloc(1, sizeof *made) : NULL;
     if (!made) return ALEA_ENOMEM;
     made->job = job;
+    made->n_choices = (int32_t)n_choices;
+    made->groups = calloc((size_t)job->n_prompts, sizeof(alea_api_group *));
     made->api = job->api;
     made->shown = job->presentation;
     made->emit = job->stream ? emit : NULL;
     made->user = user;
     made->error.int_code = made->shown->vllm_compat;
     alea__json_write_to_buffer(&made->writer, ALEA_API_BODY_BYTES_MAX);
-    if (!open_scratch(made) || open_choices(made) < 0 || alea__api_scores_open(made) < 0) {
+    if (!made->groups || !open_scratch(made)) {
         alea__api_answer_free(made);
         return ALEA_ENOMEM;
     }
@@ -96,17 +131,17 @@ alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, 
 
 void alea__api_answer_free(alea_api_answer *answer) {
     if (!answer) return;
-    for (int32_t i = 0; answer->choices && i < answer->n_choices; i++) {
-        free(answer->choices[i].text.items);
-        free(answer->choices[i].entries.items);
-        free(answer->choices[i].alternatives.items);
-        free(answer->choices[i].ids.items);
-    }
-    free(answer->choices);
-    alea__api_scores_free(answer);
+    for (int32_t i = 0; answer->groups && i < answer->job->n_prompts; i++)
+        close_group(answer, i);
+    free(answer->groups);
     free(answer->scratch);
     alea__json_write_free(&answer->writer);
     free(answer);
+}
+
+size_t alea__api_answer_bytes(const alea_api_answer *answer) {
+    return sizeof *answer + (size_t)answer->job->n_prompts * sizeof(alea_api_group *) +
+           2 * answer->scratch_bytes + answer->held_bytes + answer->writer.capacity;
 }
 
 /* ---- collecting ---- */
@@ -117,15 +152,16 @@ static alea_bytes text_of(const alea_api_answer *answer, const alea_token_info *
     return by_name ? info->name : info->bytes;
 }
 
-alea_status alea__api_add_text(alea_api_choice *choice, alea_bytes bytes, uint64_t *offset) {
-    if (!alea__api_list_reserve(&choice->text, ALEA_STREAM_BOUND(bytes.length), 1))
+alea_status alea__api_add_text(alea_api_answer *answer, alea_api_choice *choice, alea_bytes bytes,
+                               uint64_t *offset) {
+    if (!alea__api_list_reserve(answer, &choice->text, ALEA_STREAM_BOUND(bytes.length), 1))
         return ALEA_ENOMEM;
     uint8_t *end = (uint8_t *)choice->text.items + choice->text.n;
     choice->text.n += alea__text_stream_push(&choice->stream, bytes, end, offset);
     return ALEA_OK;
 }
 
-static alea_status add_entry(const alea_api_answer *answer, alea_api_choice *choice,
+static alea_status add_entry(alea_api_answer *answer, alea_api_choice *choice,
                              const alea_event *event, uint64_t offset) {
     alea_api_entry entry = {
         .token = event->token,
@@ -143,8 +179,8 @@ static alea_status add_entry(const alea_api_answer *answer, alea_api_choice *cho
         choice->compat_offset += alea__api_compat_length(answer, event->token, choice->before);
     }
     const size_t n = (size_t)event->n_alternatives;
-    if (!alea__api_list_reserve(&choice->alternatives, n, sizeof *event->alternatives) ||
-        !alea__api_list_append(&choice->entries, &entry, sizeof entry))
+    if (!alea__api_list_reserve(answer, &choice->alternatives, n, sizeof *event->alternatives) ||
+        !alea__api_list_append(answer, &choice->entries, &entry, sizeof entry))
         return ALEA_ENOMEM;
     if (n > 0)
         memcpy((alea_alternative *)choice->alternatives.items + choice->alternatives.n,
@@ -172,14 +208,14 @@ static alea_status take_token(alea_api_answer *answer, alea_api_choice *choice,
     const bool counts =
         !event->ends || bytes.length > 0 || shown->vllm_compat || shown->echo_logprobs;
     uint64_t offset = 0;
-    status = alea__api_add_text(choice, bytes, &offset);
+    status = alea__api_add_text(answer, choice, bytes, &offset);
     if (status < 0) return status;
     choice->pending_tokens++;
     choice->n_tokens++;
     if (event->ends) choice->last_token = event->token;
     if (!counts) return ALEA_OK;
     if (shown->return_token_ids &&
-        !alea__api_list_append(&choice->ids, &event->token, sizeof event->token))
+        !alea__api_list_append(answer, &choice->ids, &event->token, sizeof event->token))
         return ALEA_ENOMEM;
     /* Forced tokens have no entry, and only a thinking budget forces. */
     if (shown->logprobs && !event->has_entry && answer->job->params.thinking_budget < 0)
@@ -193,7 +229,7 @@ static alea_status take_finish(alea_api_answer *answer, alea_api_choice *choice,
                                const alea_event *event, const alea_request_usage *usage) {
     uint8_t rest[ALEA_UTF8_REPLACEMENT_BYTES];
     const size_t n = alea__text_stream_flush(&choice->stream, rest);
-    if (!alea__api_list_reserve(&choice->text, n, 1)) return ALEA_ENOMEM;
+    if (!alea__api_list_reserve(answer, &choice->text, n, 1)) return ALEA_ENOMEM;
     if (n > 0) memcpy((uint8_t *)choice->text.items + choice->text.n, rest, n);
     choice->text.n += n;
     choice->finished = true;
@@ -201,6 +237,7 @@ static alea_status take_finish(alea_api_answer *answer, alea_api_choice *choice,
     choice->stop = event->stop;
     choice->output_tokens = event->output_tokens;
     answer->n_finished++;
+    answer->output_tokens += event->output_tokens;
     if (usage && event->choice == 0) answer->cached_tokens += usage->cached_tokens;
     return ALEA_OK;
 }
@@ -217,8 +254,12 @@ static alea_status emit_chunk(alea_api_answer *answer, alea_api_chunk kind, int3
                       (kind == ALEA_CHUNK_USAGE || !answer->shown->include_usage);
     alea_status status = alea__api_write_chunk(answer, kind, index, last);
     if (status >= 0) status = emit_writer(answer);
-    if (status >= 0 && (kind == ALEA_CHUNK_TOKENS || kind == ALEA_CHUNK_FINISH))
-        clear_pending(&answer->choices[index]);
+    if (status < 0 || kind == ALEA_CHUNK_ROLE || kind == ALEA_CHUNK_USAGE) return status;
+    alea_api_choice *choice = alea__api_choice_of(answer, index);
+    const int32_t prompt = choice->prompt;
+    clear_pending(choice);
+    if (kind == ALEA_CHUNK_FINISH && --answer->groups[prompt]->n_open == 0)
+        close_group(answer, prompt);
     return status;
 }
 
@@ -229,7 +270,7 @@ static bool has_something(const alea_api_answer *answer, const alea_api_choice *
 }
 
 static alea_status stream_choice(alea_api_answer *answer, int32_t index, bool opens) {
-    alea_api_choice *choice = &answer->choices[index];
+    const alea_api_choice *choice = alea__api_choice_of(answer, index);
     const bool due = choice->pending_tokens >= answer->shown->stream_interval || !choice->written;
     alea_status status = ALEA_OK;
     if (!alea__api_scores_complete(answer, choice->prompt)) return ALEA_OK;
@@ -258,7 +299,8 @@ static alea_status stream_held(alea_api_answer *answer, int32_t prompt) {
     const int32_t n = answer->job->params.choices;
     alea_status status = ALEA_OK;
     for (int32_t i = prompt * n; i < (prompt + 1) * n && status >= 0; i++) {
-        const alea_api_choice *choice = &answer->choices[i];
+        if (!answer->groups[prompt]) break; /* that was the last */
+        const alea_api_choice *choice = alea__api_choice_of(answer, i);
         if (choice->n_tokens > 0 || choice->finished) status = stream_choice(answer, i, false);
     }
     return status;
@@ -275,16 +317,17 @@ static alea_status take_score(alea_api_answer *answer, int32_t prompt, const ale
 alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const alea_event *event,
                                   const alea_request_usage *usage) {
     if (answer->done) return ALEA_DONE;
-    if (event->kind == ALEA_EVENT_PROMPT) return take_score(answer, prompt, event);
-    const int32_t index = prompt * answer->job->params.choices + event->choice;
-    alea_api_choice *choice = &answer->choices[index];
-    const bool opens = choice->n_tokens == 0 && !choice->finished;
     if (event->kind == ALEA_EVENT_FINISH && event->finish == ALEA_FINISH_ERROR) {
         alea_api_error error = {.int_code = answer->error.int_code};
         alea__api_error_late(&error, event->status, event->message);
         alea__api_answer_fail(answer, &error);
         return ALEA_DONE;
     }
+    if (!open_group(answer, prompt)) return ALEA_ENOMEM;
+    if (event->kind == ALEA_EVENT_PROMPT) return take_score(answer, prompt, event);
+    const int32_t index = prompt * answer->job->params.choices + event->choice;
+    alea_api_choice *choice = alea__api_choice_of(answer, index);
+    const bool opens = choice->n_tokens == 0 && !choice->finished;
     alea_status status = opens ? alea__api_echo(answer, choice) : ALEA_OK;
     if (status >= 0)
         status = event->kind == ALEA_EVENT_FINISH ? take_finish(answer, choice, event, usage)
@@ -334,12 +377,18 @@ static alea_status give_writer(alea_api_answer *answer, alea_api_text *body) {
 
 static void become_error(alea_api_answer *answer, alea_status status) {
     answer->failed = true;
-    alea__api_error_late(&answer->error, status, NULL);
+    alea__api_error_late(&answer->error, status,
+                         status == ALEA_ELIMIT
+                             ? "the answer is longer than the server has room for: ask for less "
+                               "in one request"
+                             : NULL);
 }
 
-alea_status alea__api_answer_body(alea_api_answer *answer, int *status, alea_api_text *body) {
+alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, int *status,
+                                  alea_api_text *body) {
     if (!answer->done) return ALEA_MORE;
     if (!answer->failed) {
+        if (bytes_max < ALEA_API_BODY_BYTES_MAX) answer->writer.bytes_max = bytes_max;
         const alea_status written = alea__api_write_whole(answer);
         if (written >= 0) {
             *status = 200;

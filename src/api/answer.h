@@ -68,23 +68,41 @@ typedef struct alea_api_choice {
     int32_t output_tokens;
 } alea_api_choice;
 
+/* What is held of one prompt. Made with its first event; a stream gives it back with its last. */
+typedef struct alea_api_group {
+    alea_api_scores scores;
+    int32_t n_open;            /* choices whose end has not been emitted */
+    alea_api_choice choices[]; /* [job->params.choices] */
+} alea_api_group;
+
 struct alea_api_answer {
     const alea_api_job *job;
     const alea_api *api;
     const alea_api_presentation *shown;
     alea_api_emit emit; /* NULL: a whole answer */
     void *user;
-    alea_api_choice *choices; /* prompt by prompt */
+    alea_api_group **groups; /* [job->n_prompts]; NULL: nothing came yet, or all was given */
     int32_t n_choices, n_finished;
+    int64_t output_tokens; /* of those */
+    size_t held_bytes;     /* of groups and their lists */
     alea_json_writer writer;
     char *scratch; /* [2 * scratch_bytes]: two tokens' texts */
     size_t scratch_bytes;
-    alea_api_scores *scores; /* [job->n_prompts]; NULL: no prompt is scored */
     int32_t cached_tokens;
     bool done;
     bool failed;
     alea_api_error error;
 };
+
+/* Of an open group. */
+static inline alea_api_choice *alea__api_choice_of(const alea_api_answer *answer, int32_t index) {
+    const int32_t n = answer->job->params.choices;
+    return &answer->groups[index / n]->choices[index % n];
+}
+
+static inline alea_api_scores *alea__api_scores_of(const alea_api_answer *answer, int32_t prompt) {
+    return &answer->groups[prompt]->scores;
+}
 
 /* answer_write.c: a whole body, or the payload of one chunk, into answer->writer. */
 typedef enum alea_api_chunk {
@@ -98,12 +116,15 @@ alea_status alea__api_write_whole(alea_api_answer *answer) ALEA_MUST_USE;
 alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, int32_t index,
                                   bool last) ALEA_MUST_USE;
 
-/* Room for `more` elements, or one more; false: out of memory. */
-bool alea__api_list_reserve(alea_api_list *list, size_t more, size_t element_bytes);
-bool alea__api_list_append(alea_api_list *list, const void *element, size_t element_bytes);
+/* Room for `more` elements, or one more, counted as the answer's; false: out of memory. */
+bool alea__api_list_reserve(alea_api_answer *answer, alea_api_list *list, size_t more,
+                            size_t element_bytes);
+bool alea__api_list_append(alea_api_answer *answer, alea_api_list *list, const void *element,
+                           size_t element_bytes);
+void alea__api_list_free(alea_api_answer *answer, alea_api_list *list, size_t element_bytes);
 
 /* Show a part of a text in a choice; *offset may be NULL. */
-alea_status alea__api_add_text(alea_api_choice *choice, alea_bytes bytes,
+alea_status alea__api_add_text(alea_api_answer *answer, alea_api_choice *choice, alea_bytes bytes,
                                uint64_t *offset) ALEA_MUST_USE;
 
 /* answer_tokens.c: the logprobs of a choice's pending entries, as the endpoint writes them. */
@@ -113,9 +134,7 @@ void alea__api_write_logprobs(alea_api_answer *answer, const alea_api_choice *ch
 alea_bytes alea__api_token_text(const alea_api_answer *answer, int32_t token,
                                 const int32_t *before);
 
-/* prompt_scores.c. Open: all zero, with room. Take: a PROMPT event. */
-alea_status alea__api_scores_open(alea_api_answer *answer) ALEA_MUST_USE;
-void alea__api_scores_free(alea_api_answer *answer);
+/* prompt_scores.c. Take: a PROMPT event, of an open group. */
 alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
                                   const alea_event *event) ALEA_MUST_USE;
 
@@ -123,7 +142,7 @@ alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
 bool alea__api_scores_complete(const alea_api_answer *answer, int32_t prompt);
 
 /* The prompt's text into a choice that has nothing yet. */
-alea_status alea__api_echo(const alea_api_answer *answer, alea_api_choice *choice) ALEA_MUST_USE;
+alea_status alea__api_echo(alea_api_answer *answer, alea_api_choice *choice) ALEA_MUST_USE;
 
 /* A position as an entry of a choice's arrays. */
 alea_api_entry alea__api_prompt_entry(const alea_api_answer *answer, int32_t prompt, size_t at);

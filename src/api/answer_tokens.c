@@ -250,14 +250,15 @@ static void write_arrays(alea_api_answer *answer, const alea_api_choice *choice)
     const alea_api_entry *entries = choice->entries.items;
     const int n = answer->shown->mode == ALEA_MODE_ALL ? N_ALL_COLUMNS : N_COLUMNS;
     const bool begins = answer->shown->echo_logprobs && !choice->written;
-    const size_t n_prompt = begins ? answer->scores[choice->prompt].rows.n : 0;
+    const alea_api_scores *scores = alea__api_scores_of(answer, choice->prompt);
+    const size_t n_prompt = begins ? scores->rows.n : 0;
     alea__json_begin_object(&answer->writer);
     for (int c = 0; c < n; c++) {
         alea__json_key(&answer->writer, names[c]);
         alea__json_begin_array(&answer->writer);
         for (size_t i = 0; i < n_prompt; i++) {
             const alea_api_entry entry = alea__api_prompt_entry(answer, choice->prompt, i);
-            write_cell(answer, &answer->scores[choice->prompt].alternatives, (column)c, &entry);
+            write_cell(answer, &scores->alternatives, (column)c, &entry);
         }
         for (size_t i = 0; i < choice->entries.n; i++)
             write_cell(answer, &choice->alternatives, (column)c, &entries[i]);

@@ -135,11 +135,9 @@ static void write_usage(alea_api_answer *answer, usage used, bool with_nulls) {
 
 /* A prompt counts once, however many choices it has. */
 static usage whole_usage(const alea_api_answer *answer) {
-    usage used = {0, 0, answer->cached_tokens};
+    usage used = {0, answer->output_tokens, answer->cached_tokens};
     for (int32_t i = 0; i < answer->job->n_prompts; i++)
         used.prompt_tokens += answer->job->prompts[i].n_tokens;
-    for (int32_t i = 0; i < answer->n_choices; i++)
-        used.output_tokens += answer->choices[i].output_tokens;
     return used;
 }
 
@@ -190,9 +188,9 @@ static void write_choices(alea_api_answer *answer) {
         alea__json_begin_object(writer);
         alea__json_put_int(writer, "index", i);
         if (is_chat(answer))
-            write_chat(answer, &answer->choices[i]);
+            write_chat(answer, alea__api_choice_of(answer, i));
         else
-            write_completion(answer, &answer->choices[i]);
+            write_completion(answer, alea__api_choice_of(answer, i));
         alea__json_end_object(writer);
     }
     alea__json_end_array(writer);
@@ -210,7 +208,7 @@ alea_status alea__api_write_whole(alea_api_answer *answer) {
     write_usage(answer, whole_usage(answer), true);
     if (is_chat(answer)) {
         alea__api_write_prompt_logprobs(answer, 0);
-        write_prompt_ids(answer, &answer->choices[0]);
+        write_prompt_ids(answer, alea__api_choice_of(answer, 0));
         write_prompt_text(answer);
     }
     alea__json_put_null(writer, "kv_transfer_params");
@@ -269,9 +267,9 @@ static void write_chunk_choice(alea_api_answer *answer, alea_api_chunk kind, int
     if (kind == ALEA_CHUNK_ROLE)
         write_role_chunk(answer);
     else if (is_chat(answer))
-        write_delta_chunk(answer, &answer->choices[index]);
+        write_delta_chunk(answer, alea__api_choice_of(answer, index));
     else
-        write_text_chunk(answer, &answer->choices[index]);
+        write_text_chunk(answer, alea__api_choice_of(answer, index));
     alea__json_end_object(writer);
 }
 
@@ -287,13 +285,13 @@ alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, 
     alea__json_end_array(writer);
     if (last) alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     if (kind == ALEA_CHUNK_ROLE) {
-        write_prompt_ids(answer, &answer->choices[index]);
+        write_prompt_ids(answer, alea__api_choice_of(answer, index));
         write_prompt_text(answer);
     }
     if (kind == ALEA_CHUNK_USAGE)
         write_usage(answer, whole_usage(answer), false);
     else if (answer->shown->continuous_usage)
-        write_usage(answer, choice_usage(answer, &answer->choices[index]), false);
+        write_usage(answer, choice_usage(answer, alea__api_choice_of(answer, index)), false);
     alea__json_end_object(writer);
     return alea__json_finish(writer);
 }

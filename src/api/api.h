@@ -113,6 +113,51 @@ typedef enum alea_api_endpoint {
     ALEA_API_SCORE = 1u << 4
 } alea_api_endpoint;
 
+/* ---- routes ---- */
+
+typedef enum alea_api_route_id {
+    ALEA_ROUTE_COMPLETIONS,
+    ALEA_ROUTE_CHAT,
+    ALEA_ROUTE_SCORE,
+    ALEA_ROUTE_MODELS,
+    ALEA_ROUTE_MODEL,
+    ALEA_ROUTE_RESPONSES,
+    ALEA_ROUTE_EMBEDDINGS,
+    ALEA_ROUTE_TOKENIZE,
+    ALEA_ROUTE_DETOKENIZE,
+    ALEA_ROUTE_TOKENIZER,
+    ALEA_ROUTE_HEALTH,
+    ALEA_ROUTE_PING,
+    ALEA_ROUTE_VERSION,
+    ALEA_ROUTE_METRICS,
+    ALEA_ROUTE_LOAD,
+    ALEA_ROUTE_OPENAPI,
+    ALEA_ROUTES
+} alea_api_route_id;
+
+/* What a request must find, or bring, before it is looked at. */
+enum alea_api_need {
+    ALEA_NEEDS_KEY = 1u << 0,
+    ALEA_NEEDS_MODEL = 1u << 1,  /* loaded */
+    ALEA_NEEDS_ENGINE = 1u << 2, /* not draining */
+    ALEA_NEEDS_JSON = 1u << 3    /* Content-Type */
+};
+
+typedef struct alea_api_route {
+    const char *path;                /* "{model}" at its end is any text but none */
+    const char *methods;             /* as Allow says it */
+    unsigned needs;                  /* alea_api_need */
+    alea_api_endpoint body;          /* of the request; 0: it has none */
+    const char *summary, *operation; /* for the document */
+    const char *answer;              /* media type; NULL: no body */
+    bool streams;
+    const char *refused; /* why it is not offered, where it is not; the document leaves it out */
+} alea_api_route;
+
+extern const alea_api_route alea__api_routes[ALEA_ROUTES];
+
+/* ---- */
+
 /* What a request brings besides its body. */
 typedef struct alea_api_context {
     alea_bytes request_id; /* X-Request-Id, which wins over the body's; empty: none */
@@ -166,6 +211,9 @@ alea_status alea__api_job_parse(const alea_api *api, alea_api_endpoint endpoint,
 /* NULL is allowed. */
 void alea__api_job_free(alea_api_job *job);
 
+/* Memory that it holds. */
+size_t alea__api_job_bytes(const alea_api_job *job);
+
 /* For alea__engine_submit, with prompts[prompt].tokens. The server may add a deadline. */
 alea_request_params alea__api_job_params(const alea_api_job *job, int32_t prompt);
 
@@ -191,9 +239,10 @@ void alea__api_text_free(alea_api_text *text);
  * Domain    emit NULL only where the job does not stream
  * Result    *answer, to be freed by alea__api_answer_free before the job
  * Errors    ALEA_ENOMEM
- * Memory    the heap; a stream keeps no history, a whole answer 64 bytes a token and 8 for each
- *           alternative, a scored prompt 40 and 8
- * Threads   one per answer
+ * Memory    the heap: 8 bytes a prompt at first. With a prompt's first event come some 200 bytes
+ * for each of its choices, which a stream gives back after their last. A stream keeps no history, a
+ * whole answer 64 bytes a token and 8 for each alternative, a scored prompt 40 and 8 Threads   one
+ * per answer
  */
 alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,
                                    alea_api_answer **answer) ALEA_MUST_USE;
@@ -216,12 +265,16 @@ alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const
 void alea__api_answer_fail(alea_api_answer *answer, const alea_api_error *error);
 
 /*
- * The body of a whole answer that is done or has failed, and its HTTP status.
+ * The body of a whole answer that is done or has failed, and its HTTP status. One that would be
+ * longer than bytes_max, or than 1 GiB, becomes an error.
  *
  * Errors    ALEA_ENOMEM; ALEA_MORE: it is not done yet
  */
-alea_status alea__api_answer_body(alea_api_answer *answer, int *status,
+alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, int *status,
                                   alea_api_text *body) ALEA_MUST_USE;
+
+/* Memory that it holds now. */
+size_t alea__api_answer_bytes(const alea_api_answer *answer);
 
 /* NULL is allowed. */
 void alea__api_answer_free(alea_api_answer *answer);

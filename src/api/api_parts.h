@@ -8,7 +8,7 @@
  *   score.c     one prompt and many continuations, whole
  *   document.c  the same for a document in windows
  *   answer.c    what was collected of an answer; answer_write.c writes it
- *   bodies.c    models, tokens, version; openapi.c
+ *   bodies.c    models, tokens, version; routes.c, the table of what there is; openapi.c
  */
 #ifndef ALEA_API_API_PARTS_H
 #define ALEA_API_API_PARTS_H

@@ -382,6 +382,11 @@ void alea__api_job_free(alea_api_job *job) {
     free(draft);
 }
 
+size_t alea__api_job_bytes(const alea_api_job *job) {
+    const alea_api_draft *draft = (const alea_api_draft *)job;
+    return sizeof *draft + alea__arena_bytes(&draft->arena);
+}
+
 alea_request_params alea__api_job_params(const alea_api_job *job, int32_t prompt) {
     alea_request_params params = job->params;
     params.max_tokens = job->prompts[prompt].max_tokens;

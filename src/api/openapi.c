@@ -1,39 +1,8 @@
-/* /openapi.json, OpenAPI 3.1: the routes, and the request fields from the table. */
+/* /openapi.json, OpenAPI 3.1: the routes and the request fields, each from its table. */
+#include <stdio.h>
 #include <string.h>
 
 #include "api/api_parts.h"
-
-typedef struct route {
-    const char *path;
-    const char *method;
-    const char *summary;
-    const char *operation;
-    alea_api_endpoint body; /* 0: none */
-    const char *answer;     /* media type */
-    bool streams;
-} route;
-
-static const route routes[] = {
-    {"/v1/completions", "post", "Continue prompts", "completions", ALEA_API_COMPLETIONS,
-     "application/json", true},
-    {"/v1/chat/completions", "post", "Answer messages", "chat", ALEA_API_CHAT, "application/json",
-     true},
-    {"/v1/score", "post", "Score continuations of one prompt", "score", ALEA_API_SCORE,
-     "application/json", false},
-    {"/v1/models", "get", "List the served models", "models", 0, "application/json", false},
-    {"/tokenize", "post", "Text or messages to token ids", "tokenize", ALEA_API_TOKENIZE,
-     "application/json", false},
-    {"/detokenize", "post", "Token ids to text", "detokenize", ALEA_API_DETOKENIZE,
-     "application/json", false},
-    {"/tokenizer_info", "get", "The tokenizer's special tokens and chat template", "tokenizer", 0,
-     "application/json", false},
-    {"/version", "get", "The server's version", "version", 0, "application/json", false},
-    {"/health", "get", "200 while the server serves, else 503", "health", 0, NULL, false},
-    {"/ping", "get", "The same as /health", "ping", 0, NULL, false},
-    {"/load", "get", "Requests that are being served", "load", 0, "application/json", false},
-    {"/metrics", "get", "Metrics in Prometheus text", "metrics", 0, "text/plain", false},
-    {"/openapi.json", "get", "This document", "openapi", 0, "application/json", false},
-};
 
 static void begin_member(alea_json_writer *writer, const char *name) {
     alea__json_key(writer, name);
@@ -70,7 +39,7 @@ static void write_media(alea_json_writer *writer, const char *type) {
     alea__json_end_object(writer);
 }
 
-static void write_responses(const route *at, alea_json_writer *writer) {
+static void write_responses(const alea_api_route *at, alea_json_writer *writer) {
     begin_member(writer, "responses");
     begin_member(writer, "200");
     alea__json_put_cstring(writer, "description", "done");
@@ -92,15 +61,33 @@ static void write_responses(const route *at, alea_json_writer *writer) {
     alea__json_end_object(writer);
 }
 
-static void write_route(const route *at, alea_json_writer *writer) {
-    begin_member(writer, at->path);
-    begin_member(writer, at->method);
+/* What stands for "{model}". */
+static void write_parameter(const char *path, alea_json_writer *writer) {
+    const char *open = strchr(path, '{');
+    if (!open) return;
+    alea__json_key(writer, "parameters");
+    alea__json_begin_array(writer);
+    alea__json_begin_object(writer);
+    alea__json_key(writer, "name");
+    alea__json_string(writer, (alea_bytes){(const uint8_t *)open + 1, strcspn(open + 1, "}")});
+    alea__json_put_cstring(writer, "in", "path");
+    alea__json_put_bool(writer, "required", true);
+    begin_member(writer, "schema");
+    alea__json_put_cstring(writer, "type", "string");
+    alea__json_end_object(writer);
+    alea__json_end_object(writer);
+    alea__json_end_array(writer);
+}
+
+static void write_operation(const alea_api_route *at, const char *method, const char *operation,
+                            alea_json_writer *writer) {
+    begin_member(writer, method);
     alea__json_put_cstring(writer, "summary", at->summary);
-    alea__json_put_cstring(writer, "operationId", at->operation);
+    alea__json_put_cstring(writer, "operationId", operation);
+    write_parameter(at->path, writer);
     if (at->body) {
         begin_member(writer, "requestBody");
-        alea__json_key(writer, "required");
-        alea__json_bool(writer, true);
+        alea__json_put_bool(writer, "required", true);
         begin_member(writer, "content");
         begin_member(writer, "application/json");
         write_reference(writer, schema_name(at->body));
@@ -110,6 +97,15 @@ static void write_route(const route *at, alea_json_writer *writer) {
     }
     write_responses(at, writer);
     alea__json_end_object(writer);
+}
+
+static void write_route(const alea_api_route *at, alea_json_writer *writer) {
+    const bool gets = strstr(at->methods, "GET") != NULL;
+    char other[32];
+    snprintf(other, sizeof other, "%s%s", gets ? "post_" : "", at->operation);
+    begin_member(writer, at->path);
+    if (gets) write_operation(at, "get", at->operation, writer);
+    if (strstr(at->methods, "POST")) write_operation(at, "post", other, writer);
     alea__json_end_object(writer);
 }
 
@@ -186,8 +182,8 @@ alea_status alea__api_openapi(alea_api_text *body) {
     alea__json_put_cstring(&writer, "version", alea_version());
     alea__json_end_object(&writer);
     begin_member(&writer, "paths");
-    for (size_t i = 0; i < sizeof routes / sizeof *routes; i++)
-        write_route(&routes[i], &writer);
+    for (size_t i = 0; i < ALEA_ROUTES; i++)
+        if (!alea__api_routes[i].refused) write_route(&alea__api_routes[i], &writer);
     alea__json_end_object(&writer);
     begin_member(&writer, "components");
     begin_member(&writer, "schemas");

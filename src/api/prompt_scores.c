@@ -92,20 +92,6 @@ void alea__api_compare_text(const alea_api *api, alea_bytes text, alea_api_promp
 
 /* ---- what came ---- */
 
-alea_status alea__api_scores_open(alea_api_answer *answer) {
-    if (answer->job->params.prompt_top < 0) return ALEA_OK;
-    answer->scores = calloc((size_t)answer->job->n_prompts, sizeof *answer->scores);
-    return answer->scores ? ALEA_OK : ALEA_ENOMEM;
-}
-
-void alea__api_scores_free(alea_api_answer *answer) {
-    for (int32_t i = 0; answer->scores && i < answer->job->n_prompts; i++) {
-        free(answer->scores[i].rows.items);
-        free(answer->scores[i].alternatives.items);
-    }
-    free(answer->scores);
-}
-
 /* The tokens before a position, nearest first. */
 static void tokens_before(const alea_api_prompt *prompt, size_t at,
                           int32_t before[ALEA_COMPAT_CONTEXT]) {
@@ -115,7 +101,7 @@ static void tokens_before(const alea_api_prompt *prompt, size_t at,
 
 /* The place of the next token in the echoed text. */
 static uint64_t next_offset(alea_api_answer *answer, int32_t prompt, size_t at) {
-    alea_api_scores *scores = &answer->scores[prompt];
+    alea_api_scores *scores = alea__api_scores_of(answer, prompt);
     const alea_api_prompt *asked = &answer->job->prompts[prompt];
     uint64_t offset = 0;
     if (answer->shown->vllm_compat) {
@@ -132,12 +118,13 @@ static uint64_t next_offset(alea_api_answer *answer, int32_t prompt, size_t at) 
 
 alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
                                   const alea_event *event) {
-    alea_api_scores *scores = &answer->scores[prompt];
+    alea_api_scores *scores = alea__api_scores_of(answer, prompt);
     const alea_api_prompt *asked = &answer->job->prompts[prompt];
     const size_t n = (size_t)event->n_alternatives, at = scores->rows.n;
     if (event->index < asked->continuation) return ALEA_OK; /* a score's context */
     if (!scores->rows.items &&
-        !alea__api_list_reserve(&scores->rows, (size_t)(asked->n_tokens - asked->continuation),
+        !alea__api_list_reserve(answer, &scores->rows,
+                                (size_t)(asked->n_tokens - asked->continuation),
                                 sizeof(alea_api_score)))
         return ALEA_ENOMEM;
     const alea_api_score row = {
@@ -149,8 +136,8 @@ alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
         .first_alternative = scores->alternatives.n,
         .offset = answer->shown->echo_logprobs ? next_offset(answer, prompt, at) : 0,
     };
-    if (!alea__api_list_reserve(&scores->alternatives, n, sizeof *event->alternatives) ||
-        !alea__api_list_append(&scores->rows, &row, sizeof row))
+    if (!alea__api_list_reserve(answer, &scores->alternatives, n, sizeof *event->alternatives) ||
+        !alea__api_list_append(answer, &scores->rows, &row, sizeof row))
         return ALEA_ENOMEM;
     if (n > 0)
         memcpy((alea_alternative *)scores->alternatives.items + scores->alternatives.n,
@@ -161,11 +148,11 @@ alea_status alea__api_scores_take(alea_api_answer *answer, int32_t prompt,
 }
 
 bool alea__api_scores_complete(const alea_api_answer *answer, int32_t prompt) {
-    return !answer->shown->echo_logprobs || answer->scores[prompt].complete;
+    return !answer->shown->echo_logprobs || alea__api_scores_of(answer, prompt)->complete;
 }
 
 /* vLLM leaves the text out where the ids are given. */
-alea_status alea__api_echo(const alea_api_answer *answer, alea_api_choice *choice) {
+alea_status alea__api_echo(alea_api_answer *answer, alea_api_choice *choice) {
     const alea_api_prompt *prompt = &answer->job->prompts[choice->prompt];
     const alea_api_presentation *shown = answer->shown;
     if (!shown->echo) return ALEA_OK;
@@ -176,8 +163,8 @@ alea_status alea__api_echo(const alea_api_answer *answer, alea_api_choice *choic
             choice->compat_offset += alea__api_compat_length(answer, prompt->tokens[i], before);
             if (shown->return_token_ids) continue;
         }
-        const alea_status status =
-            alea__api_add_text(choice, text_of(answer->api, prompt, i, shown->show_special), NULL);
+        const alea_bytes text = text_of(answer->api, prompt, i, shown->show_special);
+        const alea_status status = alea__api_add_text(answer, choice, text, NULL);
         if (status < 0) return status;
     }
     return ALEA_OK;
@@ -187,7 +174,8 @@ alea_status alea__api_echo(const alea_api_answer *answer, alea_api_choice *choic
 
 /* No token of a prompt was drawn, so there is one distribution, whatever the mode. */
 alea_api_entry alea__api_prompt_entry(const alea_api_answer *answer, int32_t prompt, size_t at) {
-    const alea_api_score *row = (const alea_api_score *)answer->scores[prompt].rows.items + at;
+    const alea_api_scores *scores = alea__api_scores_of(answer, prompt);
+    const alea_api_score *row = (const alea_api_score *)scores->rows.items + at;
     alea_api_entry entry = {
         .token = row->token,
         .n_alternatives = row->n_alternatives,
@@ -224,7 +212,7 @@ static void write_ranked(alea_api_answer *answer, const ranked *one, const int32
 
 /* The list is of the greatest values in order, so it knows its own ranks: 1 + those greater. */
 static void write_position(alea_api_answer *answer, int32_t prompt, size_t at) {
-    const alea_api_scores *scores = &answer->scores[prompt];
+    const alea_api_scores *scores = alea__api_scores_of(answer, prompt);
     const alea_api_score *row = (const alea_api_score *)scores->rows.items + at;
     int32_t before[ALEA_COMPAT_CONTEXT], rank = 1;
     if (row->rank == 0) {
@@ -251,7 +239,7 @@ void alea__api_write_prompt_logprobs(alea_api_answer *answer, int32_t prompt) {
         return;
     }
     alea__json_begin_array(&answer->writer);
-    for (size_t i = 0; i < answer->scores[prompt].rows.n; i++)
+    for (size_t i = 0; i < alea__api_scores_of(answer, prompt)->rows.n; i++)
         write_position(answer, prompt, i);
     alea__json_end_array(&answer->writer);
 }

@@ -174,15 +174,15 @@ static void write_cell(alea_api_answer *answer, column which, const alea_api_sco
 
 /* Scores that are shown as one: a continuation's, or all windows of a document. */
 typedef struct shown {
-    const alea_api_scores *scores;
-    int32_t n;
+    int32_t first, n; /* prompts */
 } shown;
 
 static void write_column(alea_api_answer *answer, column which, shown part) {
     alea__json_begin_array(&answer->writer);
     for (int32_t i = 0; i < part.n; i++) {
-        const alea_api_score *rows = part.scores[i].rows.items;
-        for (size_t k = 0; k < part.scores[i].rows.n; k++)
+        const alea_api_scores *scores = alea__api_scores_of(answer, part.first + i);
+        const alea_api_score *rows = scores->rows.items;
+        for (size_t k = 0; k < scores->rows.n; k++)
             write_cell(answer, which, &rows[k]);
     }
     alea__json_end_array(&answer->writer);
@@ -228,7 +228,8 @@ static alea_status write_part(alea_api_answer *answer, int32_t index, shown part
     alea_json_writer *writer = &answer->writer;
     alea_score_sums sums = alea__score_sums_start(0);
     for (int32_t i = 0; i < part.n; i++) {
-        const alea_status status = add_scores(answer, &part.scores[i], &sums);
+        const alea_api_scores *scores = alea__api_scores_of(answer, part.first + i);
+        const alea_status status = add_scores(answer, scores, &sums);
         if (status < 0) return status;
     }
     alea__json_begin_object(writer);
@@ -249,10 +250,10 @@ static alea_status write_part(alea_api_answer *answer, int32_t index, shown part
 
 static alea_status write_parts(alea_api_answer *answer) {
     const bool is_document = answer->job->document_tokens > 0;
-    if (is_document) return write_part(answer, 0, (shown){answer->scores, answer->job->n_prompts});
+    if (is_document) return write_part(answer, 0, (shown){0, answer->job->n_prompts});
     alea_status status = ALEA_OK;
     for (int32_t i = 0; i < answer->job->n_prompts && status >= 0; i++)
-        status = write_part(answer, i, (shown){&answer->scores[i], 1});
+        status = write_part(answer, i, (shown){i, 1});
     return status;
 }
 

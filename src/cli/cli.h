@@ -76,6 +76,7 @@ typedef struct alea_settings {
     int64_t slots;
     const char *api_key_file;
     int64_t max_queue;
+    int64_t request_mib;
     int64_t max_connections;
     int64_t drain_seconds;
     const char *cors_origin;

@@ -134,6 +134,7 @@ static alea_server_options options_of(serve_command *self, const char *const *na
                    .scored_cache = cache_of(settings->scored_cache)},
         .api_key_file = settings->api_key_file,
         .max_queue = (int32_t)settings->max_queue,
+        .request_bytes = (size_t)settings->request_mib << 20,
         .drain_ms = (int32_t)settings->drain_seconds * 1000,
         .open = open_model,
         .give_up = give_up,
@@ -145,14 +146,9 @@ static alea_server_options options_of(serve_command *self, const char *const *na
 }
 
 static alea_exit read_template(serve_command *self) {
-    alea_input_buffer file;
-    if (!self->settings->chat_template) return ALEA_EXIT_OK;
-    if (alea__read_text(self->settings->chat_template, &file) < 0) return ALEA_EXIT_INPUT;
-    self->chat_template = strndup((const char *)file.data, file.length);
-    alea__buffer_free(&file);
-    if (self->chat_template) return ALEA_EXIT_OK;
-    alea__complain("out of memory");
-    return ALEA_EXIT_FAILURE;
+    const char *path = self->settings->chat_template;
+    return !path || alea__read_string(path, &self->chat_template) >= 0 ? ALEA_EXIT_OK
+                                                                       : ALEA_EXIT_INPUT;
 }
 
 /* The first hangup would only be noted, as for the other commands; a server has no such moment. */

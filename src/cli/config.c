@@ -44,15 +44,8 @@ static alea_exit read_line(const alea_command *command, const char *path, int nu
 
 alea_exit alea__config_read(const alea_command *command, const char *path,
                             alea_settings *settings) {
-    alea_input_buffer file;
-    if (alea__read_text(path, &file) < 0) return ALEA_EXIT_INPUT;
     static char *kept; /* for as long as the settings, which is for ever */
-    kept = strndup((const char *)file.data, file.length);
-    alea__buffer_free(&file);
-    if (!kept) {
-        alea__complain("out of memory");
-        return ALEA_EXIT_FAILURE;
-    }
+    if (alea__read_string(path, &kept) < 0) return ALEA_EXIT_INPUT;
     alea_exit code = ALEA_EXIT_OK;
     int number = 1;
     for (char *line = kept; line && code == ALEA_EXIT_OK; number++) {

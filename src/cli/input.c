@@ -87,6 +87,26 @@ alea_status alea__read_text(const char *path, alea_input_buffer *buffer) {
     return status;
 }
 
+alea_status alea__read_string(const char *path, char **text) {
+    alea_input_buffer buffer;
+    const alea_status status = alea__read_text(path, &buffer);
+    if (status < 0) return status;
+    const uint8_t *nul = buffer.length > 0 ? memchr(buffer.data, 0, buffer.length) : NULL;
+    char *copy = nul ? NULL : malloc(buffer.length + 1);
+    if (nul)
+        alea__complain("%s is no text: byte %zu is NUL", shown_name(path),
+                       (size_t)(nul - buffer.data));
+    else if (!copy)
+        alea__complain("out of memory for %s", shown_name(path));
+    if (copy) {
+        if (buffer.length > 0) memcpy(copy, buffer.data, buffer.length);
+        copy[buffer.length] = 0;
+        *text = copy;
+    }
+    alea__buffer_free(&buffer);
+    return copy ? ALEA_OK : nul ? ALEA_EFORMAT : ALEA_ENOMEM;
+}
+
 bool alea__lines_would_wait(const alea_lines *lines) {
     struct pollfd input = {.fd = lines->fd, .events = POLLIN};
     return lines->at == lines->end && poll(&input, 1, 0) == 0;

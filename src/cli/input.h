@@ -40,4 +40,7 @@ alea_status alea__read_line(alea_lines *lines, const char *name,
  * byte), ALEA_ELIMIT, ALEA_ENOMEM, ALEA_ECANCELLED. */
 alea_status alea__read_text(const char *path, alea_input_buffer *buffer) ALEA_MUST_USE;
 
+/* The same as a string, which the caller frees. A NUL in it would cut it: ALEA_EFORMAT. */
+alea_status alea__read_string(const char *path, char **text) ALEA_MUST_USE;
+
 #endif

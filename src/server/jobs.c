@@ -4,7 +4,9 @@
  *
  * Ownership: the loop frees a job once its exchange is over and no other thread can reach it. The
  * engine's reach ends with alea__request_notify(…, NULL, NULL), which waits for a call in flight;
- * a job that stands in the list of ready ones, or that the worker has, is freed when it comes out.
+ * a job that stands in the list of ready ones, or that a worker has, is freed when it comes out.
+ *
+ * Memory: what a job holds is counted whenever it may have changed, and all jobs have one budget.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -16,7 +18,8 @@
 
 #define SMALL_BODY_BYTES 8192    /* read at once: a thread would cost more than it saves */
 #define SMALL_ANSWER_TOKENS 1024 /* written at once, likewise */
-#define UNREAD_BYTES_MAX ((size_t)512 << 20) /* of bodies that wait for the worker */
+#define HEAVY_BODY_BYTES (1 << 20)
+#define HEAVY_ANSWER_VALUES (1 << 18) /* tokens and their alternatives */
 #define RETRY_SECONDS_MAX 60
 
 typedef struct alea_flight {
@@ -24,6 +27,7 @@ typedef struct alea_flight {
     int32_t prompt;
     int32_t n_tokens;   /* of all choices so far */
     int32_t n_finished; /* choices */
+    size_t bytes;
     uint64_t last_token_ns;
 } alea_flight;
 
@@ -55,6 +59,7 @@ static void end_flight(alea_flight *flight) {
 }
 
 static void free_job(alea_job *job) {
+    job->server->held_bytes -= job->held_bytes;
     alea__api_answer_free(job->answer);
     alea__api_job_free(job->asked);
     alea__api_text_free(&job->text);
@@ -76,7 +81,8 @@ static void end_job(alea_job *job) {
     server->n_jobs--;
     job->exchange = NULL;
     job->visit = NULL;
-    const bool worker_has = job->phase == ALEA_JOB_READING || job->phase == ALEA_JOB_WRITING;
+    const bool is_work = job->phase == ALEA_JOB_READING || job->phase == ALEA_JOB_WRITING;
+    const bool worker_has = is_work && !alea__workers_forget(server, job);
     if (!worker_has && !atomic_load(&job->is_ready)) free_job(job);
 }
 
@@ -111,6 +117,42 @@ static void count_cancelled(alea_job *job) {
     if (job->n_flights > 0) job->visit->finish = "abort";
 }
 
+/* ---- memory ---- */
+
+size_t alea__jobs_bytes(const alea_server *server) {
+    alea_http_stats http;
+    alea__http_stats_read(server->http, &http);
+    return server->held_bytes + http.answer_bytes_held;
+}
+
+static void count_bytes(alea_job *job) {
+    size_t bytes = sizeof *job + job->body_length + job->asked_bytes + job->text.length +
+                   job->flight_bytes + (size_t)job->n_flights * sizeof *job->flights;
+    if (job->answer) bytes += alea__api_answer_bytes(job->answer);
+    job->server->held_bytes += bytes - job->held_bytes;
+    job->held_bytes = bytes;
+}
+
+/* Over the budget, whoever grows and holds more than a share of it has to go: requests that need
+ * little are served beside those that need much, and all together hold less than twice the budget.
+ * False: the job has failed and is gone. */
+static bool stays_within(alea_job *job) {
+    alea_server *server = job->server;
+    const size_t budget = server->options.request_bytes;
+    count_bytes(job);
+    if (alea__jobs_bytes(server) <= budget || job->held_bytes <= budget / (size_t)server->n_jobs)
+        return true;
+    server->metrics.starved++;
+    count_cancelled(job);
+    fail_late(
+        job, ALEA_ENOMEM,
+        "the request needs more memory than is left for it: ask for fewer prompts, choices or "
+        "logprobs in one, or try again later");
+    return false;
+}
+
+/* ---- ends from outside ---- */
+
 static void on_gone(void *user) {
     count_cancelled(user);
     end_job(user);
@@ -131,23 +173,25 @@ static void give_answer(alea_job *job) {
         fail_late(job, job->status, NULL);
         return;
     }
-    alea__server_answer(job->server, job->exchange, job->http_status, "application/json",
-                        (alea_bytes){(const uint8_t *)job->text.data, job->text.length});
+    alea__server_give(job->server, job->exchange, job->http_status, &job->text);
     end_job(job);
 }
 
-static void write_aside(alea_job *job) {
-    job->phase = ALEA_JOB_WRITING;
-    alea__worker_take(job->server, job);
+/* Tokens of the whole answer. A scored prompt is written into each of its choices. */
+static int64_t tokens_of(const alea_job *job) {
+    const alea_request_params *params = &job->asked->params;
+    const int64_t generated = job->visit->output_tokens;
+    if (params->prompt_top < 0) return generated;
+    return generated + (int64_t)job->visit->prompt_tokens * params->choices;
 }
 
-/* Whether writing the answer may take long enough to be felt by the streams. A scored prompt is
- * written into each of its choices. */
-static bool is_large(const alea_job *job) {
+static void write_aside(alea_job *job) {
     const alea_request_params *params = &job->asked->params;
-    int64_t tokens = job->visit->output_tokens;
-    if (params->prompt_top >= 0) tokens += (int64_t)job->visit->prompt_tokens * params->choices;
-    return tokens > SMALL_ANSWER_TOKENS;
+    const int32_t listed =
+        params->selected.count > params->top ? params->selected.count : params->top;
+    const int32_t most = listed > params->prompt_top ? listed : params->prompt_top;
+    job->phase = ALEA_JOB_WRITING;
+    alea__workers_take(job->server, job, tokens_of(job) * (most + 2) > HEAVY_ANSWER_VALUES);
 }
 
 static void complete(alea_job *job) {
@@ -160,13 +204,15 @@ static void complete(alea_job *job) {
         end_job(job);
         return;
     }
-    if (!is_large(job)) {
+    if (tokens_of(job) <= SMALL_ANSWER_TOKENS) { /* more may be felt by the streams */
         alea__job_write(job);
         give_answer(job);
         return;
     }
     for (int32_t i = 0; i < job->n_flights; i++)
         end_flight(&job->flights[i]);
+    job->flight_bytes = 0;
+    count_bytes(job);
     if (atomic_load(&job->is_ready))
         job->phase = ALEA_JOB_COMPLETE;
     else
@@ -233,6 +279,9 @@ static bool start_next(alea_job *job, alea_flight *flight) {
     const alea_api_prompt *prompt = &job->asked->prompts[at];
     const alea_request_params params = alea__api_job_params(job->asked, at);
     alea_error error = {.status = ALEA_OK, .message = ""};
+    flight->bytes = alea__engine_request_bytes(job->server->engine, prompt->n_tokens, &params);
+    job->flight_bytes += flight->bytes;
+    if (!stays_within(job)) return false;
     const alea_status status = alea__engine_submit(
         job->server->engine, prompt->tokens, prompt->n_tokens, &params, &flight->request, &error);
     if (status < 0) {
@@ -259,6 +308,7 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
         alea_status status = alea__request_next(flight->request, 0, &event);
         if (status == ALEA_DONE) {
             end_flight(flight);
+            job->flight_bytes -= flight->bytes;
             if (!start_next(job, flight)) return false;
             continue;
         }
@@ -274,7 +324,8 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
         }
         status = alea__api_answer_take(job->answer, flight->prompt, &event,
                                        event.kind == ALEA_EVENT_FINISH ? &usage : NULL);
-        if (status == ALEA_OK) continue;
+        if (status == ALEA_OK && stays_within(job)) continue;
+        if (status == ALEA_OK) return false;
         if (status == ALEA_DONE)
             complete(job);
         else
@@ -327,8 +378,7 @@ static void act(alea_job *job) {
     } else if (job->asked) {
         start(job);
     } else {
-        alea__server_answer(job->server, job->exchange, 200, "application/json",
-                            (alea_bytes){(const uint8_t *)job->text.data, job->text.length});
+        alea__server_give(job->server, job->exchange, 200, &job->text);
         end_job(job);
     }
 }
@@ -336,7 +386,6 @@ static void act(alea_job *job) {
 static void wake_up(alea_job *job) {
     const alea_job_phase phase = job->phase;
     atomic_store(&job->is_ready, false);
-    if (phase == ALEA_JOB_READING) job->server->unread_bytes -= job->body_length;
     job->phase = ALEA_JOB_RUNNING;
     if (!job->exchange) {
         free_job(job);
@@ -366,11 +415,6 @@ void alea__jobs_go_on(alea_server *server) {
 }
 
 void alea__jobs_free(alea_server *server) {
-    for (alea_job *job = server->first_work, *next; job; job = next) {
-        next = job->next_of_work;
-        free_job(job);
-    }
-    server->first_work = NULL;
     for (alea_job *job = atomic_exchange(&server->ready_jobs, NULL), *next; job; job = next) {
         next = job->next_ready;
         free_job(job);
@@ -395,22 +439,16 @@ static bool is_full(alea_server *server, alea_http_exchange *exchange) {
 }
 
 /* Whether reading the body may take long enough to be felt by the streams: its bytes are many, or
- * few of them ask for much, as continuations of one prompt and templates of the client's do. */
-static bool is_long(const alea_server *server, alea_api_endpoint endpoint, size_t body_bytes) {
-    const bool renders = endpoint == ALEA_API_CHAT || endpoint == ALEA_API_TOKENIZE;
+ * few of them ask for much, as continuations of one prompt do, and messages in a template of which
+ * nobody knows what it does. */
+static bool is_long(alea_api_endpoint endpoint, size_t body_bytes) {
     return body_bytes > SMALL_BODY_BYTES || endpoint == ALEA_API_SCORE ||
-           (renders && server->options.api.trust_request_chat_template);
+           endpoint == ALEA_API_CHAT || endpoint == ALEA_API_TOKENIZE;
 }
 
-/* Bodies wait for the worker also when their clients have left, so they are counted by themselves.
- */
-static bool refuse_unread(alea_server *server, alea_http_exchange *exchange, size_t body_bytes) {
-    if (body_bytes <= UNREAD_BYTES_MAX - server->unread_bytes) return false;
-    alea_api_error error = {.int_code = server->options.api.vllm_compat};
-    alea__api_error_set(&error, ALEA_FAULT_UNAVAILABLE, NULL,
-                        "too many large bodies wait to be read: try again later");
-    alea__server_fail(server, exchange, &error);
-    return true;
+/* Whether it takes much memory meanwhile: a continuation may be a context long. */
+static bool is_heavy(alea_api_endpoint endpoint, size_t body_bytes) {
+    return body_bytes > (endpoint == ALEA_API_SCORE ? SMALL_BODY_BYTES : HEAVY_BODY_BYTES);
 }
 
 static void fill_context(alea_job *job, const alea_visit *visit) {
@@ -428,25 +466,20 @@ static void fill_context(alea_job *job, const alea_visit *visit) {
 void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_visit *visit,
                      alea_api_endpoint endpoint) {
     if (is_full(server, exchange)) return;
-    const alea_bytes body = alea__http_body(exchange);
-    const bool waits = is_long(server, endpoint, body.length);
-    if (waits && refuse_unread(server, exchange, body.length)) return;
+    const size_t body_bytes = alea__http_body(exchange).length;
     alea_job *job = calloc(1, sizeof *job);
-    uint8_t *copy = job ? malloc(body.length + 1) : NULL;
-    if (!copy) {
-        free(job);
+    if (!job) {
         alea_api_error error = {.int_code = server->options.api.vllm_compat};
         alea__api_error_of(&error, ALEA_ENOMEM, "out of memory for this request");
         alea__server_fail(server, exchange, &error);
         return;
     }
-    if (body.length > 0) memcpy(copy, body.data, body.length);
     job->server = server;
     job->exchange = exchange;
     job->visit = visit;
     job->endpoint = endpoint;
-    job->body = copy;
-    job->body_length = body.length;
+    job->phase = ALEA_JOB_RUNNING;
+    job->body = alea__http_take_body(exchange, &job->body_length);
     job->arrived_ns = alea__http_record_of(exchange).started_ns;
     atomic_init(&job->is_ready, false);
     fill_context(job, visit);
@@ -455,12 +488,12 @@ void alea__job_begin(alea_server *server, alea_http_exchange *exchange, alea_vis
     server->jobs = job;
     server->n_jobs++;
     alea__http_on_gone(exchange, on_gone, job);
-    if (waits) {
-        server->unread_bytes += body.length;
-        alea__worker_take(server, job);
+    if (!stays_within(job)) return;
+    if (is_long(endpoint, body_bytes)) {
+        job->phase = ALEA_JOB_READING;
+        alea__workers_take(server, job, is_heavy(endpoint, body_bytes));
         return;
     }
     alea__job_read(job);
-    job->phase = ALEA_JOB_RUNNING;
     act(job);
 }

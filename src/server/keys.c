@@ -21,12 +21,17 @@ static alea_status read_file(const char *path, char **text, alea_error *error) {
     const bool failed = ferror(file) != 0;
     fclose(file);
     if (!bytes) return alea_error_set(error, ALEA_ENOMEM, "out of memory for the API keys");
-    if (failed || length == FILE_BYTES_MAX) {
+    bytes[length] = 0;
+    if (failed || length == FILE_BYTES_MAX || strlen(bytes) < length) {
+        const size_t nul_at = strlen(bytes);
         free(bytes);
+        if (!failed && length < FILE_BYTES_MAX)
+            return alea_error_set(error, ALEA_EINVAL,
+                                  "the API keys in %.150s are no text: byte %zu is NUL", path,
+                                  nul_at);
         return alea_error_set(error, ALEA_EIO, "cannot read the API keys in %.150s: %s", path,
                               failed ? "reading failed" : "the file is too long");
     }
-    bytes[length] = 0;
     *text = bytes;
     return ALEA_OK;
 }

@@ -46,7 +46,7 @@ void alea__metrics_observe(alea_metrics *metrics, alea_histogram_id id, double v
 }
 
 void alea__metrics_answered(alea_metrics *metrics, size_t route, int status) {
-    for (size_t i = 0; route < ALEA_METRIC_ROUTES_MAX && i < ALEA_METRIC_STATUSES_MAX; i++) {
+    for (size_t i = 0; i < ALEA_METRIC_STATUSES_MAX; i++) {
         if (metrics->statuses[i] == 0) metrics->statuses[i] = status;
         if (metrics->statuses[i] != status) continue;
         metrics->answers[route][i]++;
@@ -137,11 +137,11 @@ static void put_finished(const text *out, const alea_metrics *metrics) {
 static void put_http(const text *out, const alea_metrics *metrics,
                      const alea_metrics_sources *sources) {
     head(out, "alea_http_requests_total", "counter", "Answered requests");
-    for (size_t r = 0; r < sources->n_routes && r < ALEA_METRIC_ROUTES_MAX; r++)
+    for (size_t r = 0; r <= ALEA_ROUTES; r++)
         for (size_t s = 0; s < ALEA_METRIC_STATUSES_MAX && metrics->statuses[s]; s++)
             if (metrics->answers[r][s])
                 fprintf(out->file, "alea_http_requests_total{path=\"%s\",status=\"%d\"} %llu\n",
-                        sources->routes[r], metrics->statuses[s],
+                        r < ALEA_ROUTES ? alea__api_routes[r].path : "other", metrics->statuses[s],
                         (unsigned long long)metrics->answers[r][s]);
     put_one(out, "alea_http_connections", NULL, "gauge", "Open connections", sources->http->open);
     put_one(out, "alea_http_connections_accepted_total", NULL, "counter",
@@ -152,6 +152,11 @@ static void put_http(const text *out, const alea_metrics *metrics,
             sources->jobs);
     put_one(out, "alea_requests_refused_total", NULL, "counter",
             "Requests refused because the queue was full", (double)metrics->busy);
+    put_one(out, "alea_request_memory_bytes", NULL, "gauge", "Memory that requests hold",
+            (double)sources->held_bytes);
+    put_one(out, "alea_requests_starved_total", NULL, "counter",
+            "Requests refused or ended because requests held too much memory",
+            (double)metrics->starved);
     put_one(out, "alea_log_lines_lost_total", NULL, "counter",
             "Log lines that could not be written", (double)alea__server_log_lost());
 }

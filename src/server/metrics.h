@@ -5,12 +5,11 @@
 #ifndef ALEA_SERVER_METRICS_H
 #define ALEA_SERVER_METRICS_H
 
+#include "api/api.h"
 #include "http/http_server.h"
 #include "runtime/engine.h"
-#include "json/json_write.h"
 
 #define ALEA_BUCKETS_MAX 20
-#define ALEA_METRIC_ROUTES_MAX 24
 #define ALEA_METRIC_STATUSES_MAX 20
 
 typedef enum alea_histogram_id {
@@ -32,19 +31,19 @@ typedef struct alea_metrics {
     alea_histogram histograms[ALEA_HISTOGRAMS];
     uint64_t finished[ALEA_FINISH_ERROR + 1]; /* choices, by alea_finish */
     uint64_t busy;                            /* requests refused with 429 */
+    uint64_t starved;                         /* requests refused or ended for want of memory */
     int statuses[ALEA_METRIC_STATUSES_MAX];   /* those seen; 0: free */
-    uint64_t answers[ALEA_METRIC_ROUTES_MAX][ALEA_METRIC_STATUSES_MAX];
-    double start_s; /* Unix time */
+    uint64_t answers[ALEA_ROUTES + 1][ALEA_METRIC_STATUSES_MAX]; /* the last: of no route */
+    double start_s;                                              /* Unix time */
 } alea_metrics;
 
 /* What the text holds besides what is counted here. */
 typedef struct alea_metrics_sources {
     const alea_engine_stats *engine; /* NULL: still loading */
     const alea_http_stats *http;
-    const char *const *routes;
-    size_t n_routes;
     const char *model;
-    int32_t jobs; /* generating or waiting */
+    int32_t jobs;      /* generating or waiting */
+    size_t held_bytes; /* by those */
 } alea_metrics_sources;
 
 void alea__metrics_observe(alea_metrics *metrics, alea_histogram_id id, double value,

@@ -1,6 +1,6 @@
 /*
- * From a path to what serves it: one table. Who may ask and whether there is a model yet is decided
- * here, before a body is looked at.
+ * From a path to what serves it, by the api layer's table. Who may ask and whether there is a model
+ * yet is decided here, before a body is looked at.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,24 +12,7 @@
 #include "base/utf8.h"
 #include "server/server_parts.h"
 
-enum route_need {
-    NEEDS_KEY = 1u << 0,
-    NEEDS_MODEL = 1u << 1,
-    GENERATES = 1u << 2, /* refused while draining */
-    TAKES_JSON = 1u << 3
-};
-#define BODY (NEEDS_KEY | NEEDS_MODEL | TAKES_JSON)
-
 typedef void (*serve_fn)(alea_server *server, alea_http_exchange *exchange);
-
-typedef struct route {
-    const char *path;
-    const char *methods; /* as Allow says it */
-    unsigned needs;
-    serve_fn serve;             /* or */
-    alea_api_endpoint endpoint; /* a job */
-    const char *refused;        /* or why not */
-} route;
 
 static alea_bytes bytes_of(const char *text) {
     return (alea_bytes){(const uint8_t *)text, strlen(text)};
@@ -37,19 +20,38 @@ static alea_bytes bytes_of(const char *text) {
 
 /* ---- answers ---- */
 
+/* What an answer has besides what HTTP itself puts there. */
+typedef struct answer_headers {
+    alea_http_header items[3];
+    size_t n;
+    char seconds[16];
+} answer_headers;
+
+static void fill_headers(answer_headers *out, const alea_server *server,
+                         const alea_http_exchange *exchange, int status) {
+    const alea_visit *visit = alea__http_tag_of(exchange);
+    out->n = 0;
+    if (visit) out->items[out->n++] = (alea_http_header){"x-request-id", visit->id};
+    if (status == 401) out->items[out->n++] = (alea_http_header){"WWW-Authenticate", "Bearer"};
+    if (status != 429 && status != 503) return;
+    snprintf(out->seconds, sizeof out->seconds, "%d", status == 429 ? server->retry_after_s : 1);
+    out->items[out->n++] = (alea_http_header){"Retry-After", out->seconds};
+}
+
 void alea__server_answer(alea_server *server, alea_http_exchange *exchange, int status,
                          const char *content_type, alea_bytes body) {
-    alea_http_header headers[3];
-    size_t n = 0;
-    char seconds[16];
-    const alea_visit *visit = alea__http_tag_of(exchange);
-    if (visit) headers[n++] = (alea_http_header){"x-request-id", visit->id};
-    if (status == 401) headers[n++] = (alea_http_header){"WWW-Authenticate", "Bearer"};
-    if (status == 429 || status == 503) {
-        snprintf(seconds, sizeof seconds, "%d", status == 429 ? server->retry_after_s : 1);
-        headers[n++] = (alea_http_header){"Retry-After", seconds};
-    }
-    alea__http_answer(exchange, status, content_type, headers, n, body);
+    answer_headers extra;
+    fill_headers(&extra, server, exchange, status);
+    alea__http_answer(exchange, status, content_type, extra.items, extra.n, body);
+}
+
+void alea__server_give(alea_server *server, alea_http_exchange *exchange, int status,
+                       alea_api_text *text) {
+    answer_headers extra;
+    fill_headers(&extra, server, exchange, status);
+    alea__http_answer_text(exchange, status, "application/json", extra.items, extra.n, text->data,
+                           text->length);
+    *text = (alea_api_text){NULL, 0};
 }
 
 void alea__server_fail(alea_server *server, alea_http_exchange *exchange,
@@ -82,15 +84,13 @@ size_t alea__server_refusal(void *user, int status, const char *message, char *b
 /* What the api layer wrote, or that it could not. */
 static void give_text(alea_server *server, alea_http_exchange *exchange, alea_status status,
                       alea_api_text *text) {
-    if (status < 0) {
-        alea_api_error error = {.int_code = server->options.api.vllm_compat};
-        alea__api_error_of(&error, status, NULL);
-        alea__server_fail(server, exchange, &error);
+    if (status >= 0) {
+        alea__server_give(server, exchange, 200, text);
         return;
     }
-    alea__server_answer(server, exchange, 200, "application/json",
-                        (alea_bytes){(const uint8_t *)text->data, text->length});
-    alea__api_text_free(text);
+    alea_api_error error = {.int_code = server->options.api.vllm_compat};
+    alea__api_error_of(&error, status, NULL);
+    alea__server_fail(server, exchange, &error);
 }
 
 /* ---- the small endpoints ---- */
@@ -175,10 +175,9 @@ static void serve_metrics(alea_server *server, alea_http_exchange *exchange) {
     const alea_metrics_sources sources = {
         .engine = server->ready ? &engine : NULL,
         .http = &http,
-        .routes = alea__server_route_names,
-        .n_routes = alea__server_n_routes,
         .model = server->options.api.model_names[0],
         .jobs = server->n_jobs,
+        .held_bytes = alea__jobs_bytes(server),
     };
     const bool vllm = strcmp(alea__http_query(exchange), "names=vllm") == 0;
     char *text = alea__metrics_text(&server->metrics, &sources, vllm);
@@ -193,62 +192,27 @@ static void serve_metrics(alea_server *server, alea_http_exchange *exchange) {
 
 /* ---- the table ---- */
 
-#define GET "GET, HEAD"
-
-static const route routes[] = {
-    {"/v1/completions", "POST", BODY | GENERATES, NULL, ALEA_API_COMPLETIONS, NULL},
-    {"/v1/chat/completions", "POST", BODY | GENERATES, NULL, ALEA_API_CHAT, NULL},
-    {"/v1/score", "POST", BODY | GENERATES, NULL, ALEA_API_SCORE, NULL},
-    {"/v1/models", GET, NEEDS_KEY | NEEDS_MODEL, serve_models, 0, NULL},
-    {"/v1/models/", GET, NEEDS_KEY | NEEDS_MODEL, serve_model, 0, NULL}, /* and what follows */
-    {"/v1/responses", "POST", NEEDS_KEY, NULL, 0,
-     "this server does not offer the Responses API: use /v1/chat/completions"},
-    {"/v1/embeddings", "POST", NEEDS_KEY, NULL, 0, "this server does not offer embeddings"},
-    {"/tokenize", "POST", BODY, NULL, ALEA_API_TOKENIZE, NULL},
-    {"/detokenize", "POST", BODY, NULL, ALEA_API_DETOKENIZE, NULL},
-    {"/tokenizer_info", GET, NEEDS_KEY | NEEDS_MODEL, serve_tokenizer_info, 0, NULL},
-    {"/health", GET, 0, serve_health, 0, NULL},
-    {"/ping", "GET, HEAD, POST", 0, serve_health, 0, NULL},
-    {"/version", GET, 0, serve_version, 0, NULL},
-    {"/metrics", GET, 0, serve_metrics, 0, NULL},
-    {"/load", GET, NEEDS_KEY, serve_load, 0, NULL},
-    {"/openapi.json", GET, 0, serve_openapi, 0, NULL},
+/* Those that no job serves. */
+static const serve_fn serve[ALEA_ROUTES] = {
+    [ALEA_ROUTE_MODELS] = serve_models,   [ALEA_ROUTE_MODEL] = serve_model,
+    [ALEA_ROUTE_HEALTH] = serve_health,   [ALEA_ROUTE_PING] = serve_health,
+    [ALEA_ROUTE_VERSION] = serve_version, [ALEA_ROUTE_TOKENIZER] = serve_tokenizer_info,
+    [ALEA_ROUTE_METRICS] = serve_metrics, [ALEA_ROUTE_LOAD] = serve_load,
+    [ALEA_ROUTE_OPENAPI] = serve_openapi,
 };
-#define N_ROUTES (sizeof routes / sizeof *routes)
 
-const char *const alea__server_route_names[] = {
-    "/v1/completions",
-    "/v1/chat/completions",
-    "/v1/score",
-    "/v1/models",
-    "/v1/models/{model}",
-    "/v1/responses",
-    "/v1/embeddings",
-    "/tokenize",
-    "/detokenize",
-    "/tokenizer_info",
-    "/health",
-    "/ping",
-    "/version",
-    "/metrics",
-    "/load",
-    "/openapi.json",
-    "other",
-};
-const size_t alea__server_n_routes = N_ROUTES + 1;
-_Static_assert(sizeof alea__server_route_names / sizeof *alea__server_route_names == N_ROUTES + 1,
-               "a name for each route, and for what is none");
-_Static_assert(N_ROUTES + 1 <= ALEA_METRIC_ROUTES_MAX, "metrics has room for them");
+static bool is_at(const char *route_path, const char *path) {
+    const size_t fixed = strcspn(route_path, "{");
+    if (!route_path[fixed]) return strcmp(path, route_path) == 0;
+    return strncmp(path, route_path, fixed) == 0 && path[fixed];
+}
 
+/* ALEA_ROUTES: none. */
 static size_t find_route(const char *path) {
-    for (size_t i = 0; i < N_ROUTES; i++) {
-        const size_t length = strlen(routes[i].path);
-        const bool open_end = routes[i].path[length - 1] == '/';
-        if (open_end ? strncmp(path, routes[i].path, length) == 0 && path[length]
-                     : strcmp(path, routes[i].path) == 0)
-            return i;
-    }
-    return N_ROUTES;
+    size_t i = 0;
+    while (i < ALEA_ROUTES && !is_at(alea__api_routes[i].path, path))
+        i++;
+    return i;
 }
 
 static bool has_word(const char *list, const char *word) {
@@ -296,7 +260,8 @@ static alea_visit *begin_visit(alea_http_exchange *exchange) {
     return visit;
 }
 
-static void refuse_method(alea_server *server, alea_http_exchange *exchange, const route *at) {
+static void refuse_method(alea_server *server, alea_http_exchange *exchange,
+                          const alea_api_route *at) {
     char body[ALEA_API_ERROR_BYTES];
     const alea_visit *visit = alea__http_tag_of(exchange);
     const alea_http_header headers[] = {{"x-request-id", visit->id}, {"Allow", at->methods}};
@@ -310,7 +275,8 @@ static void refuse_method(alea_server *server, alea_http_exchange *exchange, con
 void alea__server_request(void *user, alea_http_exchange *exchange) {
     alea_server *server = user;
     alea_visit *visit = begin_visit(exchange);
-    const route *at = visit && visit->route < N_ROUTES ? &routes[visit->route] : NULL;
+    const alea_api_route *at =
+        visit && visit->route < ALEA_ROUTES ? &alea__api_routes[visit->route] : NULL;
     alea_api_error error = {.int_code = server->options.api.vllm_compat};
     if (!visit)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "out of memory for this request");
@@ -318,22 +284,22 @@ void alea__server_request(void *user, alea_http_exchange *exchange) {
         fail(server, exchange, ALEA_FAULT_ROUTE, "there is nothing at this path");
     else if (!has_word(at->methods, alea__http_method(exchange)))
         refuse_method(server, exchange, at);
-    else if ((at->needs & NEEDS_KEY) && server->has_keys &&
+    else if ((at->needs & ALEA_NEEDS_KEY) && server->has_keys &&
              !alea__keys_admit(&server->keys, alea__http_header_of(exchange, "authorization")))
         fail(server, exchange, ALEA_FAULT_KEY, "a valid API key is needed: Authorization: Bearer");
     else if (at->refused)
         fail(server, exchange, ALEA_FAULT_UNSUPPORTED, at->refused);
-    else if ((at->needs & GENERATES) && server->draining)
+    else if ((at->needs & ALEA_NEEDS_ENGINE) && server->draining)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "the server is shutting down");
-    else if ((at->needs & NEEDS_MODEL) && !server->ready)
+    else if ((at->needs & ALEA_NEEDS_MODEL) && !server->ready)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "the model is loading");
-    else if ((at->needs & TAKES_JSON) && !is_json(exchange)) {
+    else if ((at->needs & ALEA_NEEDS_JSON) && !is_json(exchange)) {
         alea__api_error_http(&error, 415, "the Content-Type must be application/json");
         alea__server_fail(server, exchange, &error);
-    } else if (at->serve)
-        at->serve(server, exchange);
+    } else if (at->body)
+        alea__job_begin(server, exchange, visit, at->body);
     else
-        alea__job_begin(server, exchange, visit, at->endpoint);
+        serve[visit->route](server, exchange);
 }
 
 /* ---- the log ---- */
@@ -362,7 +328,7 @@ void alea__server_ended(void *user, const alea_http_exchange *exchange) {
     const alea_http_record record = alea__http_record_of(exchange);
     /* 499, as others have it: the client left before there was an answer. */
     const int status = record.complete || record.status ? record.status : 499;
-    alea__metrics_answered(&server->metrics, visit ? visit->route : N_ROUTES, status);
+    alea__metrics_answered(&server->metrics, visit ? visit->route : ALEA_ROUTES, status);
     alea_json_writer *line =
         alea__server_log_begin(status >= 500 ? ALEA_LOG_WARNING : ALEA_LOG_INFO, "request");
     if (line) {
@@ -370,7 +336,10 @@ void alea__server_ended(void *user, const alea_http_exchange *exchange) {
         log_text(line, "method", alea__http_method(exchange), 16);
         log_text(line, "path", alea__http_path(exchange), 200);
         alea__json_put_int(line, "status", status);
-        if (!record.complete) log_text(line, "client", "gone", 16);
+        if (record.out_of_memory)
+            log_text(line, "answer", "lost: out of memory", 32);
+        else if (!record.complete)
+            log_text(line, "client", "gone", 16);
         alea__json_put_int(line, "request_bytes", (int64_t)record.request_bytes);
         alea__json_put_int(line, "answer_bytes", (int64_t)record.answer_bytes);
         if (record.started_ns)

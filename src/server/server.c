@@ -13,7 +13,8 @@
 
 #define QUEUE_TOKENS 256     /* unread tokens of a choice, before it pauses */
 #define QUEUE_REQUESTS 65536 /* of the engine: this layer refuses earlier */
-#define LAST_WORDS_MS 2000   /* for clients to read that the drain is over */
+#define REQUEST_BYTES ((size_t)1 << 30)
+#define LAST_WORDS_MS 2000 /* for clients to read that the drain is over */
 
 /* ---- loading ---- */
 
@@ -26,8 +27,8 @@ static alea_status load_parts(alea_server *server, alea_error *error) {
     if (status < 0) return status;
     status = alea__engine_start(server->engine, error);
     if (status < 0) return status;
-    status = alea__worker_start(server);
-    return status < 0 ? alea_error_set(error, status, "no thread for the worker") : status;
+    status = alea__workers_start(server);
+    return status < 0 ? alea_error_set(error, status, "no threads for the workers") : status;
 }
 
 static void *load(void *user) {
@@ -120,7 +121,7 @@ static alea_status begin(alea_server *server, alea_error *error) {
 
 static void end(alea_server *server) {
     const bool opened = server->loader_started && server->core;
-    alea__worker_stop(server);
+    alea__workers_stop(server);
     alea__jobs_free(server);
     alea__engine_destroy(server->engine);
     alea__http_destroy(server->http);
@@ -139,6 +140,7 @@ alea_status alea__server_run(const alea_server_options *options, alea_error *err
     if (!server->options.engine.queue_tokens) server->options.engine.queue_tokens = QUEUE_TOKENS;
     if (!server->options.engine.queue_requests)
         server->options.engine.queue_requests = QUEUE_REQUESTS;
+    if (!server->options.request_bytes) server->options.request_bytes = REQUEST_BYTES;
     server->slots = 1;
     server->retry_after_s = 1;
     server->metrics.start_s = (double)time(NULL);

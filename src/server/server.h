@@ -3,9 +3,9 @@
  * counted and logged, and the order of beginning and ending. It knows no field of a request and no
  * byte of HTTP.
  *
- * The one thing to know: three threads meet here. The loop (the caller's thread) owns everything in
- * this layer; the engine's thread only says that a request has something new; a worker reads large
- * bodies and writes large answers, so that no stream waits for another client's tokens.
+ * The one thing to know: three kinds of thread meet here. The loop (the caller's thread) owns
+ * everything in this layer; the engine's only says that a request has something new; a few workers
+ * read and write what takes time, so that no stream waits for another client's tokens.
  */
 #ifndef ALEA_SERVER_SERVER_H
 #define ALEA_SERVER_SERVER_H
@@ -21,6 +21,7 @@ typedef struct alea_server_options {
 
     const char *api_key_file; /* a key a line; NULL: everyone may ask */
     int32_t max_queue;        /* requests that may wait for a slot; 0: none */
+    size_t request_bytes;     /* memory that requests may hold together; 0: 1 GiB */
     int32_t drain_ms;         /* for running answers after SIGTERM; 0: none */
 
     /* Opens the model, on a thread of its own while clients already get 503. */

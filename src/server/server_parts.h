@@ -3,7 +3,7 @@
  *   server.c   the order of beginning and ending
  *   routes.c   from a path to what serves it; the small answers
  *   jobs.c     what generates: from an exchange to the engine's requests and back
- *   worker.c   the thread that reads large bodies and writes large answers
+ *   worker.c   the threads that read bodies and write answers, where that takes time
  *   keys.c, metrics.c, server_log.c, systemd.c   one thing each
  */
 #ifndef ALEA_SERVER_SERVER_PARTS_H
@@ -17,6 +17,7 @@
 #include "server/server.h"
 
 #define ALEA_VISIT_ID_BYTES 129
+#define ALEA_SERVER_WORKERS 3
 
 typedef struct alea_server alea_server;
 typedef struct alea_job alea_job;
@@ -32,7 +33,7 @@ typedef struct alea_visit {
     uint64_t first_token_ns;
 } alea_visit;
 
-/* Who has a job: the worker in the first and the last, where nobody else may tell of it. */
+/* Who has a job: the workers in the first and the last, where nobody else may tell of it. */
 typedef enum alea_job_phase {
     ALEA_JOB_READING,  /* its body is read */
     ALEA_JOB_RUNNING,  /* the loop's */
@@ -40,7 +41,12 @@ typedef enum alea_job_phase {
     ALEA_JOB_WRITING   /* its answer is written */
 } alea_job_phase;
 
-/* The body of a request on its way to an answer: read, perhaps by the worker, then generated. It
+/* Jobs that wait for a worker, oldest first. */
+typedef struct alea_work_list {
+    alea_job *first, *last;
+} alea_work_list;
+
+/* The body of a request on its way to an answer: read, perhaps by a worker, then generated. It
  * outlives its exchange where another thread still holds it. */
 struct alea_job {
     alea_server *server;
@@ -48,9 +54,11 @@ struct alea_job {
     alea_visit *visit;            /* lives as long as the exchange */
     alea_job *previous, *next;    /* of all */
     alea_job *next_ready;
-    atomic_bool is_ready;   /* in the list of those that have something new */
-    alea_job *next_of_work; /* the worker's list */
+    atomic_bool is_ready;      /* in the list of those that have something new */
+    alea_work_list *work_list; /* that it is in, guarded by the workers' mutex; NULL: none */
+    alea_job *previous_work, *next_work;
     alea_job_phase phase;
+    size_t held_bytes; /* of the server's: what follows, as last counted */
 
     alea_api_endpoint endpoint;
     uint8_t *body;
@@ -60,6 +68,7 @@ struct alea_job {
     alea_status status; /* of the reading: with `error`, or one of the two results */
     alea_api_error error;
     alea_api_job *asked;
+    size_t asked_bytes;
     alea_api_text text; /* the answer, where it is whole */
     int http_status;    /* of it */
 
@@ -67,6 +76,7 @@ struct alea_job {
     bool begun;                  /* the stream is */
     struct alea_flight *flights; /* [n_flights]: prompts that the engine has */
     int32_t n_flights, next_prompt;
+    size_t flight_bytes; /* that the engine holds for them */
     uint64_t arrived_ns;
 };
 
@@ -91,16 +101,17 @@ struct alea_server {
     int n_signals;
     alea_job *jobs;
     int32_t n_jobs, slots;
-    size_t unread_bytes; /* of the bodies that the worker has or will have */
-    double job_seconds;  /* how long one takes, smoothed */
-    int retry_after_s;   /* what a refused client is told */
+    size_t held_bytes;  /* by jobs, those too whose clients have left */
+    double job_seconds; /* how long one takes, smoothed */
+    int retry_after_s;  /* what a refused client is told */
     _Atomic(alea_job *) ready_jobs;
 
-    pthread_t worker;
-    bool worker_started, worker_stops;
+    pthread_t workers[ALEA_SERVER_WORKERS];
+    int n_workers;
+    bool workers_stop;
     pthread_mutex_t work_mutex;
     pthread_cond_t work;
-    alea_job *first_work, *last_work; /* jobs whose body or whose answer is due */
+    alea_work_list light, heavy; /* jobs whose body or whose answer is due */
 };
 
 /* ---- routes.c ---- */
@@ -109,12 +120,13 @@ void alea__server_request(void *server, alea_http_exchange *exchange);
 void alea__server_ended(void *server, const alea_http_exchange *exchange);
 size_t alea__server_refusal(void *server, int status, const char *message, char *body,
                             size_t capacity);
-extern const char *const alea__server_route_names[];
-extern const size_t alea__server_n_routes;
 
 /* With X-Request-Id and what the status asks for besides. */
 void alea__server_answer(alea_server *server, alea_http_exchange *exchange, int status,
                          const char *content_type, alea_bytes body);
+/* The same with JSON, which is taken away: a long text is not copied. */
+void alea__server_give(alea_server *server, alea_http_exchange *exchange, int status,
+                       alea_api_text *text);
 void alea__server_fail(alea_server *server, alea_http_exchange *exchange,
                        const alea_api_error *error);
 
@@ -131,13 +143,18 @@ void alea__jobs_fail(alea_server *server, const char *message);
 void alea__jobs_free(alea_server *server);
 /* Any thread: the job has something new. */
 void alea__job_tell(alea_job *job);
+/* What requests hold, and the answers that are still being sent. */
+size_t alea__jobs_bytes(const alea_server *server);
 
 /* ---- worker.c ---- */
 
-alea_status alea__worker_start(alea_server *server) ALEA_MUST_USE;
-void alea__worker_stop(alea_server *server);
-void alea__worker_take(alea_server *server, alea_job *job);
-/* Read the body, write the whole answer: what the worker does, and the loop for small ones. */
+/* After a failure too, stop. */
+alea_status alea__workers_start(alea_server *server) ALEA_MUST_USE;
+void alea__workers_stop(alea_server *server);
+void alea__workers_take(alea_server *server, alea_job *job, bool heavy);
+/* Whether it was still waiting: then it is the loop's again. */
+bool alea__workers_forget(alea_server *server, alea_job *job) ALEA_MUST_USE;
+/* Read the body, write the whole answer: what workers do, and the loop for small ones. */
 void alea__job_read(alea_job *job);
 void alea__job_write(alea_job *job);
 

@@ -1,11 +1,17 @@
-/* One thread and one list: a body of ten megabytes is tokenized here, and an answer of a hundred is
- * written, while the streams go on. */
+/*
+ * A few threads and two lists. Bodies are read here and answers written, while the streams go on.
+ *
+ * The one thing to know: heavy work is the first thread's alone, one piece at a time, which bounds
+ * the memory that it takes meanwhile; the others take light work alone, so nothing heavy, and no
+ * one slow template, holds up everybody.
+ */
 #include <stdlib.h>
 
 #include "server/server_parts.h"
 
 void alea__job_read(alea_job *job) {
-    const alea_bytes body = {job->body, job->body_length};
+    static const uint8_t none[1] = {0};
+    const alea_bytes body = {job->body ? job->body : none, job->body_length};
     const alea_api *api = job->server->api;
     switch (job->endpoint) {
     case ALEA_API_TOKENIZE:
@@ -18,60 +24,110 @@ void alea__job_read(alea_job *job) {
         job->status =
             alea__api_job_parse(api, job->endpoint, body, &job->context, &job->asked, &job->error);
     }
+    if (job->asked) job->asked_bytes = alea__api_job_bytes(job->asked);
     free(job->body);
     job->body = NULL;
+    job->body_length = 0;
 }
 
 void alea__job_write(alea_job *job) {
-    job->status = alea__api_answer_body(job->answer, &job->http_status, &job->text);
+    job->status = alea__api_answer_body(job->answer, job->server->options.request_bytes,
+                                        &job->http_status, &job->text);
 }
 
-static alea_job *next_job(alea_server *server) {
+/* ---- lists ---- */
+
+static void append(alea_work_list *list, alea_job *job) {
+    job->work_list = list;
+    job->previous_work = list->last;
+    job->next_work = NULL;
+    if (list->last)
+        list->last->next_work = job;
+    else
+        list->first = job;
+    list->last = job;
+}
+
+static void take_out(alea_job *job) {
+    alea_work_list *list = job->work_list;
+    if (job->previous_work)
+        job->previous_work->next_work = job->next_work;
+    else
+        list->first = job->next_work;
+    if (job->next_work)
+        job->next_work->previous_work = job->previous_work;
+    else
+        list->last = job->previous_work;
+    job->work_list = NULL;
+}
+
+/* ---- threads ---- */
+
+static alea_job *first_job(const alea_server *server, bool takes_heavy) {
+    return takes_heavy && server->heavy.first ? server->heavy.first : server->light.first;
+}
+
+/* NULL: the end. */
+static alea_job *next_job(alea_server *server, bool takes_heavy) {
     pthread_mutex_lock(&server->work_mutex);
-    while (!server->first_work && !server->worker_stops)
+    while (!server->workers_stop && !first_job(server, takes_heavy))
         pthread_cond_wait(&server->work, &server->work_mutex);
-    alea_job *job = server->worker_stops ? NULL : server->first_work;
-    if (job) server->first_work = job->next_of_work;
+    alea_job *job = server->workers_stop ? NULL : first_job(server, takes_heavy);
+    if (job) take_out(job);
     pthread_mutex_unlock(&server->work_mutex);
     return job;
 }
 
-static void *work(void *user) {
-    alea_server *server = user;
-    for (alea_job *job; (job = next_job(server));) {
+static void work(alea_server *server, bool takes_heavy) {
+    for (alea_job *job; (job = next_job(server, takes_heavy));) {
         if (job->phase == ALEA_JOB_READING)
             alea__job_read(job);
         else
             alea__job_write(job);
         alea__job_tell(job);
     }
+}
+
+static void *work_on_all(void *user) {
+    work(user, true);
     return NULL;
 }
 
-alea_status alea__worker_start(alea_server *server) {
-    if (pthread_create(&server->worker, NULL, work, server) != 0) return ALEA_ENOMEM;
-    server->worker_started = true;
+static void *work_on_light(void *user) {
+    work(user, false);
+    return NULL;
+}
+
+alea_status alea__workers_start(alea_server *server) {
+    while (server->n_workers < ALEA_SERVER_WORKERS) {
+        void *(*start)(void *user) = server->n_workers == 0 ? work_on_all : work_on_light;
+        if (pthread_create(&server->workers[server->n_workers], NULL, start, server) != 0)
+            return ALEA_ENOMEM;
+        server->n_workers++;
+    }
     return ALEA_OK;
 }
 
-void alea__worker_stop(alea_server *server) {
-    if (!server->worker_started) return;
+void alea__workers_stop(alea_server *server) {
     pthread_mutex_lock(&server->work_mutex);
-    server->worker_stops = true;
-    pthread_cond_signal(&server->work);
+    server->workers_stop = true;
+    pthread_cond_broadcast(&server->work);
     pthread_mutex_unlock(&server->work_mutex);
-    pthread_join(server->worker, NULL);
-    server->worker_started = false;
+    while (server->n_workers > 0)
+        pthread_join(server->workers[--server->n_workers], NULL);
 }
 
-void alea__worker_take(alea_server *server, alea_job *job) {
+void alea__workers_take(alea_server *server, alea_job *job, bool heavy) {
     pthread_mutex_lock(&server->work_mutex);
-    job->next_of_work = NULL;
-    if (server->first_work)
-        server->last_work->next_of_work = job;
-    else
-        server->first_work = job;
-    server->last_work = job;
-    pthread_cond_signal(&server->work);
+    append(heavy ? &server->heavy : &server->light, job);
+    pthread_cond_broadcast(&server->work); /* not everybody takes what is heavy */
     pthread_mutex_unlock(&server->work_mutex);
+}
+
+bool alea__workers_forget(alea_server *server, alea_job *job) {
+    pthread_mutex_lock(&server->work_mutex);
+    const bool waits = job->work_list != NULL;
+    if (waits) take_out(job);
+    pthread_mutex_unlock(&server->work_mutex);
+    return waits;
 }

@@ -216,7 +216,8 @@ static void run_job(driver *self, const alea_api_job *job) {
     } else {
         int status;
         alea_api_text body;
-        if (alea__api_answer_body(answer, &status, &body) != ALEA_OK) give_up("answer", "no body");
+        if (alea__api_answer_body(answer, SIZE_MAX, &status, &body) != ALEA_OK)
+            give_up("answer", "no body");
         say_body(self, status, body.data, body.length);
         alea__api_text_free(&body);
     }

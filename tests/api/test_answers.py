@@ -99,6 +99,7 @@ class Layout(rig.Case):
         self.assertEqual(sizes, {2, 3})
 
     def test_zero_is_on(self):
+        """API-01."""
         body = {"prompt": "hello", "max_tokens": 6, "seed": 2, "logprobs": 0}
         logprobs = self.good("completions", body).choice["logprobs"]
         self.assertEqual(len(logprobs["token_logprobs"]), 6)
@@ -111,6 +112,7 @@ class Layout(rig.Case):
         self.assertIsNone(self.good("completions", {**body, "logprobs": None}).choice["logprobs"])
 
     def test_chat_entries(self):
+        """API-02."""
         body = {**rig.prompt_of("chat"), "max_tokens": 40, "seed": 5, "temperature": 2,
                 "logprobs": True, "top_logprobs": 4}
         content = self.good("chat", body).choice["logprobs"]["content"]

@@ -12,7 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "api/api_parts.h"
+#include "api/answer.h"
 
 void *__real_malloc(size_t bytes);
 void *__real_calloc(size_t n, size_t bytes);
@@ -123,7 +123,7 @@ static void answer_job(const alea_api_job *job) {
         assert_int_equal(status, ALEA_DONE);
     }
     if (!job->stream) {
-        const alea_status written = alea__api_answer_body(answer, &http, &body);
+        const alea_status written = alea__api_answer_body(answer, SIZE_MAX, &http, &body);
         assert_true(written == ALEA_OK ? http == 200 || http == 503 : written == ALEA_ENOMEM);
         alea__api_text_free(&body);
     }
@@ -179,6 +179,96 @@ static void test_a_chat_survives_any_lack_of_memory(void **state) {
             10);
 }
 
+static void take_token(alea_api_answer *answer, int32_t prompt, int32_t choice) {
+    const alea_event event = {.kind = ALEA_EVENT_TOKEN,
+                              .choice = choice,
+                              .token = 101,
+                              .visible_bytes = 1,
+                              .has_entry = true,
+                              .logprob = -0.5f};
+    assert_int_equal(alea__api_answer_take(answer, prompt, &event, NULL), ALEA_OK);
+}
+
+static alea_status take_end(alea_api_answer *answer, int32_t prompt, int32_t choice) {
+    const alea_request_usage usage = {.prompt_tokens = 1};
+    const alea_event end = {.kind = ALEA_EVENT_FINISH,
+                            .choice = choice,
+                            .finish = ALEA_FINISH_LENGTH,
+                            .output_tokens = 1};
+    return alea__api_answer_take(answer, prompt, &end, &usage);
+}
+
+/* 50 prompts of 100 choices: they hold nothing before their turn, and in a stream nothing after
+ * it; the count says so. */
+static void test_choices_are_held_from_their_first_event_on(void **state) {
+    const fixture *f = *state;
+    for (int streams = 0; streams < 2; streams++) {
+        char text[1024] = "{\"prompt\":[[1]";
+        for (int i = 1; i < 50; i++)
+            strcat(text, ",[1]");
+        strcat(text, "],\"n\":100,\"logprobs\":0");
+        strcat(text, streams ? ",\"stream\":true}" : "}");
+        const alea_api_context context = {.now_s = 1};
+        alea_api_error error;
+        alea_api_job *job = NULL;
+        alea_api_answer *answer = NULL;
+        size_t n = 0;
+        assert_int_equal(alea__api_job_parse(f->api, ALEA_API_COMPLETIONS, alea__api_bytes(text),
+                                             &context, &job, &error),
+                         ALEA_OK);
+        assert_in_range(alea__api_job_bytes(job), 50 * sizeof(alea_api_prompt), 32 << 10);
+        assert_int_equal(alea__api_answer_begin(job, ignore, &n, &answer), ALEA_OK);
+        const size_t start = alea__api_answer_bytes(answer);
+        assert_in_range(start, 1, 4096);
+        size_t most = 0;
+        alea_status status = ALEA_OK;
+        for (int32_t prompt = 0; prompt < 50; prompt++) {
+            for (int32_t choice = 0; choice < 100; choice++)
+                take_token(answer, prompt, choice);
+            if (alea__api_answer_bytes(answer) > most) most = alea__api_answer_bytes(answer);
+            for (int32_t choice = 99; choice >= 0; choice--)
+                status = take_end(answer, prompt, choice);
+            assert_int_equal(status, prompt == 49 ? ALEA_DONE : ALEA_OK);
+        }
+        const size_t end = alea__api_answer_bytes(answer);
+        if (streams) {
+            assert_in_range(end, start, start + 4096); /* the writer's buffer */
+            assert_in_range(most, 100 * sizeof(alea_api_choice), 300 << 10);
+        } else {
+            assert_in_range(end, 5000 * sizeof(alea_api_choice), 50 * (300 << 10));
+        }
+        alea__api_answer_free(answer);
+        alea__api_job_free(job);
+    }
+}
+
+/* An answer beyond its bound is an error, and no part of it is given. */
+static void test_an_answer_keeps_its_bound(void **state) {
+    const fixture *f = *state;
+    const alea_api_context context = {.now_s = 1};
+    alea_api_error error;
+    alea_api_job *job = NULL;
+    alea_api_answer *answer = NULL;
+    size_t n = 0;
+    assert_int_equal(alea__api_job_parse(f->api, ALEA_API_COMPLETIONS,
+                                         alea__api_bytes("{\"prompt\":[1],\"logprobs\":2}"),
+                                         &context, &job, &error),
+                     ALEA_OK);
+    for (int wide = 0; wide < 2; wide++) {
+        int http = 0;
+        alea_api_text body = {NULL, 0};
+        assert_int_equal(alea__api_answer_begin(job, ignore, &n, &answer), ALEA_OK);
+        assert_int_equal(feed(answer), ALEA_DONE);
+        assert_int_equal(alea__api_answer_body(answer, wide ? SIZE_MAX : 1000, &http, &body),
+                         ALEA_OK);
+        assert_int_equal(http, wide ? 200 : 500);
+        assert_int_equal(body.length > 1000, wide);
+        alea__api_text_free(&body);
+        alea__api_answer_free(answer);
+    }
+    alea__api_job_free(job);
+}
+
 static bool body_once(const fixture *f, const char *text, int at) {
     const alea_api_context context = {.now_s = 1};
     alea_api_error error;
@@ -225,6 +315,8 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_completion_survives_any_lack_of_memory),
         cmocka_unit_test(test_a_chat_survives_any_lack_of_memory),
+        cmocka_unit_test(test_choices_are_held_from_their_first_event_on),
+        cmocka_unit_test(test_an_answer_keeps_its_bound),
         cmocka_unit_test(test_small_bodies_survive_any_lack_of_memory),
         cmocka_unit_test(test_opening_gives_everything_back),
     };

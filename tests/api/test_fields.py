@@ -62,9 +62,14 @@ RULES = [
     ("both", "frequency_penalty", -2.01, "invalid_value"),
     ("both", "repetition_penalty", 0, "invalid_value"),
     ("both", "repetition_penalty", -1, "invalid_value"),
+    ("both", "repetition_penalty", 1.0, None),
+    ("both", "repetition_penalty", 1.1, None),
     ("both", "repetition_penalty", 1e9, None),
     ("both", "repetition_penalty", 1e-60, "invalid_value"),
     ("both", "repetition_penalty", 1e39, "invalid_value"),
+    ("completions", "logprobs", 0, None),
+    ("completions", "logprobs", 4, None),
+    ("completions", "logprobs", 6, None),
     ("completions", "logprobs", 20, None),
     ("completions", "logprobs", 21, "invalid_value"),
     ("completions", "logprobs", -1, "invalid_value"),
@@ -94,12 +99,14 @@ RULES = [
     ("both", "stop_token_ids", [320], "invalid_value"),
     ("both", "stop_token_ids", [], None),
     ("both", "min_tokens", -5, "invalid_value"),
+    ("both", "min_tokens", 0, None),
     ("both", "min_tokens", 10**9, "invalid_value"),
     ("both", "min_tokens", 2.5, "invalid_type"),
     ("both", "allowed_token_ids", [], "invalid_value"),
     ("both", "allowed_token_ids", [320], "invalid_value"),
     ("both", "allowed_token_ids", [42], None),
     ("both", "bad_words", [""], "invalid_value"),
+    ("both", "bad_words", ["\u0001"], None),
     ("both", "bad_words", ["describe", " of", "é", " "], None),
     ("both", "bad_words", ["a"] * 65, "invalid_value"),
     ("both", "bad_words", ["ab" * 300], "invalid_value"),
@@ -131,9 +138,11 @@ RULES = [
     ("both", "echo", False, None),
     ("both", "prompt_logprobs", -2, "invalid_value"),
     ("both", "prompt_logprobs", -1, "invalid_value"),
+    ("both", "prompt_logprobs", 0, None),
     ("both", "prompt_logprobs", 1, None),
     ("both", "prompt_logprobs", 9, None),
     ("both", "prompt_logprobs", 10, None),
+    ("both", "prompt_logprobs", 20, None),
     ("both", "prompt_logprobs", 21, "invalid_value"),
     ("completions", "suffix", "", None),
     ("completions", "suffix", "end", "unsupported_parameter"),
@@ -379,6 +388,7 @@ class Fields(rig.Case):
         self.each("range", far_values, "invalid_value")
 
     def test_rules_by_hand(self):
+        """API-05, API-06, API-07, API-19, API-22, API-24, API-26, API-28, API-29."""
         for endpoint, field, value, code in RULES:
             for at in rig.ENDPOINTS if endpoint == "both" else (endpoint,):
                 for stream in (False, True):
@@ -441,6 +451,7 @@ class FieldsTogether(rig.Case):
                      "min_tokens")
 
     def test_tools_need_a_choice_of_none(self):
+        """API-15."""
         body = {**rig.prompt_of("chat"), "tools": [{"type": "function"}], "max_tokens": 2}
         self.refused("chat", body, "tool_choice", "unsupported_parameter")
         self.good("chat", {**body, "tool_choice": "none"})
@@ -512,6 +523,7 @@ class Strict(rig.Case):
     OPTIONS = {"toy": "", "refuse_unknown_fields": True}
 
     def test_unknown_fields_are_named(self):
+        """API-17."""
         for endpoint in rig.ENDPOINTS:
             self.refused(endpoint, {**rig.prompt_of(endpoint), "options": {"seed": 7}}, "options",
                          "unknown_parameter")
@@ -525,6 +537,7 @@ class WithoutLogprobs(rig.Case):
     OPTIONS = {"toy": "", "no_logprobs": True, "no_token_ids": True}
 
     def test_logprobs_are_refused_and_not_dropped(self):
+        """API-03."""
         self.refused("completions", {"prompt": "a", "logprobs": 1}, "logprobs",
                      "unsupported_parameter")
         self.refused("completions", {"prompt": "a", "logprobs": 0}, "logprobs")

@@ -162,12 +162,24 @@ class Without(rig.Case):
     OPTIONS = {"toy": "", "no_scoring": True}
 
     def test_a_core_that_cannot_is_named(self):
+        """API-11."""
         for endpoint, body, param in (
                 ("completions", {"prompt": "a", "echo": True, "logprobs": 0}, "echo"),
                 ("chat", {**rig.prompt_of("chat"), "prompt_logprobs": 0}, "prompt_logprobs"),
                 ("score", {"prompt": "a", "continuations": "b"}, "continuations")):
             self.refused(endpoint, body, param, "unsupported_parameter")
         self.good("completions", {"prompt": "a", "echo": True, "max_tokens": 1})
+
+
+class SwitchedOff(rig.Case):
+    OPTIONS = {"toy": "", "scoring_off": True}
+
+    def test_the_switch_is_named(self):
+        """API-11."""
+        for body, param in (({"prompt": "a", "prompt_logprobs": 1}, "prompt_logprobs"),
+                            ({"prompt": "a", "echo": True, "logprobs": 1}, "echo")):
+            answer = self.refused("completions", body, param, "unsupported_parameter")
+            self.assertIn("--prompt-logprobs off", answer.error["message"])
 
 
 class Score(rig.Case):

@@ -2,7 +2,7 @@
 three tasks of 240 items, at batch sizes 1 and 16 and concurrency 1 and 8. Every log-likelihood
 must be the sum of what `alea score` reports, and near the sum of a long double oracle's.
 
-Run by tests/eval/run, in an environment that has lm_eval.
+API-34. Run by tests/eval/run, in an environment that has lm_eval.
 """
 import argparse
 import json

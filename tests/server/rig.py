@@ -69,13 +69,23 @@ class Server:
                 raise AssertionError("waited in vain")
             time.sleep(0.02)
 
-    def connect(self):
+    def connect(self, receive_bytes=None):
+        """receive_bytes: of the kernel's, for what is not read."""
         if self.address.startswith("unix:"):
             connection = socket.socket(socket.AF_UNIX)
             connection.settimeout(WAIT_S)
             connection.connect(self.address[5:])
             return connection
-        return socket.create_connection((self.host, self.port), timeout=WAIT_S)
+        connection = socket.socket()
+        connection.settimeout(WAIT_S)
+        if receive_bytes:
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        try:
+            connection.connect((self.host, self.port))
+        except OSError:
+            connection.close()
+            raise
+        return connection
 
     def ask(self, method, path, body=None, headers=None):
         """(status, headers, body) on a connection of its own."""
@@ -110,9 +120,9 @@ class Server:
                 received += part
             return received
 
-    def open_stream(self, max_tokens=100000, read=True, **fields):
+    def open_stream(self, max_tokens=100000, read=True, receive_bytes=None, **fields):
         """A connection whose stream has begun: its header and first event were read."""
-        connection = self.connect()
+        connection = self.connect(receive_bytes)
         body = json.dumps({"prompt": "a", "max_tokens": max_tokens, "stream": True,
                            "ignore_eos": True, **fields}).encode()
         connection.sendall(b"POST /v1/completions HTTP/1.1\r\nHost: a\r\n"

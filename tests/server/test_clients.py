@@ -32,6 +32,7 @@ class OpenAI(rig.Case):
         self.assertEqual(self.client.models.retrieve("toy").id, "toy")
 
     def test_completions_with_logprobs(self):
+        """API-32."""
         answer = self.client.completions.create(model="toy", prompt=["ab", "cd"], n=2, max_tokens=5,
                                                 logprobs=3, seed=1, extra_body={"ignore_eos": True})
         self.assertEqual([choice.index for choice in answer.choices], [0, 1, 2, 3])
@@ -112,6 +113,7 @@ class Busy(rig.Case):
 
 class LangChain(rig.Case):
     def test_chat_model(self):
+        """API-32."""
         chat = langchain_openai.ChatOpenAI(base_url=f"{self.server.address}/v1", api_key="none",
                                            model="toy", max_tokens=10, seed=1, logprobs=True,
                                            top_logprobs=2)

@@ -1,5 +1,6 @@
 """Many clients, bad clients and bad days: memory per stream, departures, full queues, signals, no
 descriptors, a log that cannot be written."""
+import json
 import os
 import resource
 import select
@@ -40,6 +41,7 @@ class Departures(rig.Case):
         self.assertEqual(self.server.metric("alea_requests_waiting"), 0)
 
     def test_a_client_that_is_killed_frees_its_slot(self):
+        """HTTP-11."""
         client = subprocess.Popen([sys.executable, "-c", LEAVER, str(self.server.port)],
                                   stdout=subprocess.PIPE)
         client.stdout.readline()
@@ -113,8 +115,9 @@ class Memory(rig.Case):
     def test_thousands_of_streams_take_little_memory_each(self):
         if not allow_descriptors(STREAMS + 200):
             self.skipTest("the machine allows too few descriptors")
+        # Slow enough that what is not read is the machine's doing: all run at once.
         server = self.start("--slots", str(STREAMS), "--max-queue", str(STREAMS), "--context", "64",
-                            model="toy:text=1")
+                            model="toy:text=1,slow_ms=50")
         server.complete(max_tokens=8, ignore_eos=True)
         before = server.resident_bytes()
         streams = [server.open_stream(max_tokens=50, read=False, seed=1) for _ in range(STREAMS)]
@@ -148,6 +151,7 @@ class Memory(rig.Case):
 
     def test_a_server_without_descriptors_lives_on(self):
         server = self.start(prefix=("bash", "-c", 'ulimit -n 80; exec "$@"', "bash"))
+        early = server.connect()
         connections = []
         for _ in range(150):
             try:
@@ -155,6 +159,10 @@ class Memory(rig.Case):
             except OSError:
                 break
         time.sleep(0.2)
+        self.assertGreater(len(os.listdir(f"/proc/{server.process.pid}/fd")), 75)
+        early.sendall(b"GET /health HTTP/1.1\r\nHost: a\r\n\r\n")
+        self.assertIn(b"200 OK", read_until(early, b"\r\n\r\n"))
+        early.close()
         for connection in connections:
             connection.close()
         server.wait_until(lambda: server.ask("GET", "/health")[0] == 200)
@@ -212,6 +220,57 @@ class Signals(rig.Case):
         whole.close()
         idle.close()
         self.assertEqual({line["status"] for line in server.log_lines()}, {200, 503})
+
+    def test_under_load_no_request_is_lost(self):
+        """Each client asks again and again on new connections; after the signal an answer is whole,
+        or it is 503, or nobody listens any more."""
+        server = self.start("--slots", "8", "--max-queue", "1000", model="toy:text=1,slow_ms=2")
+        answers, told = [], []
+
+        def ask(number):
+            fields = {"prompt": "a", "max_tokens": 30, "ignore_eos": True, "stream": number % 2 == 0}
+            body = json.dumps(fields).encode()
+            while True:
+                connected = time.monotonic()
+                try:
+                    connection = server.connect()
+                except ConnectionRefusedError:
+                    return
+                data = b""
+                try:
+                    connection.sendall(
+                        b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+                        b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
+                        % (len(body), body))
+                    while part := connection.recv(65536):
+                        data += part
+                except OSError:
+                    pass
+                connection.close()
+                answers.append((connected, fields["stream"], data))
+
+        def tell():
+            server.wait_until(lambda: len(answers) > 100)
+            told.append(time.monotonic())
+            server.process.send_signal(signal.SIGTERM)
+        rig.in_parallel([tell] + [lambda i=i: ask(i) for i in range(32)])
+        self.assertEqual(server.process.wait(rig.WAIT_S), 0)
+        whole = refused = late = 0
+        for connected, streamed, data in answers:
+            end = b"data: [DONE]\n\n\r\n0\r\n\r\n" if streamed else b"}"
+            if data.startswith(b"HTTP/1.1 200 ") and data.endswith(end):
+                whole += 1
+            elif data.startswith(b"HTTP/1.1 503 ") and data.endswith(b"}}"):
+                refused += 1
+            else:
+                # The kernel took the connection as the listener closed: nobody accepted it.
+                self.assertEqual(data, b"")
+                self.assertGreater(connected, told[0] + 0.2)
+                late += 1
+        after = sum(connected > told[0] for connected, _, _ in answers)
+        print(f"{whole} whole, {refused} refused, {late} never accepted; {after} asked after the signal")
+        self.assertGreater(whole, 100)
+        self.assertLessEqual(late, 32)
 
     def test_the_end_of_a_drain_tells_clients_what_happened(self):
         server = self.start("--slots", "1", "--drain", "1", model="toy:text=1,context=65536,slow_ms=5")

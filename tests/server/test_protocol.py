@@ -49,7 +49,9 @@ class Requests(rig.Case):
         self.server.complete(max_tokens=1)
 
     def test_bodies_that_are_no_request_are_400(self):
+        """HTTP-04."""
         bodies = [b"", b"{", b"[1]", b'"x"', b"null", b'{"n":1,}', b"[" * 1000000, b"\xfe\xff",
+                  b'\xef\xbb\xbf{"prompt":"a"}',
                   b'{"prompt":"\xff"}', b'{"prompt":"\\ud800"}', b'{"prompt":"a","prompt":"b"}',
                   b'{"prompt":"a","temperature":NaN}', b'{"prompt":"a","temperature":1e400}',
                   b'{"prompt":"a","temperature":"0.5"}', b'{"prompt":"a","stream":"true"}',
@@ -84,6 +86,7 @@ class Requests(rig.Case):
             self.assertEqual(part["choices"][0]["logprobs"], choice["logprobs"])
 
     def test_unknown_paths_methods_and_types_are_told_apart(self):
+        """API-14, API-33: the Responses API is not offered, and says so."""
         ask = self.server.ask
         self.assert_error(ask("GET", "/"), 404, "unknown_url")
         answer = ask("DELETE", "/v1/models")
@@ -133,9 +136,11 @@ class Requests(rig.Case):
         self.assertEqual(whole["usage"]["completion_tokens"], 600)
 
     def test_a_relay_that_cuts_anywhere_changes_nothing(self):
-        body = json.dumps({"prompt": "a", "max_tokens": 20, "stream": True, "seed": 1,
-                           "request_id": "x"}).encode()
-        request = (b"POST /v1/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
+        """HTTP-02."""
+        body = json.dumps({"messages": [{"role": "user", "content": "a"}], "max_tokens": 20,
+                           "stream": True, "seed": 1, "request_id": "x", "logprobs": True,
+                           "top_logprobs": 3}).encode()
+        request = (b"POST /v1/chat/completions HTTP/1.1\r\nHost: a\r\nConnection: close\r\n"
                    b"Content-Type: application/json\r\nContent-Length: %d\r\n\r\n%s"
                    % (len(body), body))
         direct = self.server.raw(request).partition(b"\r\n\r\n")[2]
@@ -150,6 +155,7 @@ class Requests(rig.Case):
         self.assertEqual(created(relayed.partition(b"\r\n\r\n")[2]), created(direct))
 
     def test_a_browser_may_ask_from_any_page(self):
+        """HTTP-10."""
         status, headers, _ = self.server.ask(
             "OPTIONS", "/v1/chat/completions",
             headers={"Origin": "http://b", "Access-Control-Request-Method": "POST",
@@ -171,6 +177,23 @@ class Requests(rig.Case):
         line = told["told"]
         self.assertEqual((line["status"], line["output_tokens"], line["finish"]), (200, 3, "length"))
         self.assertNotIn(secret, self.server.log())
+
+    def test_the_document_has_every_route_that_is_served(self):
+        document = json.loads(self.server.ask("GET", "/openapi.json")[2])
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                with self.subTest(f"{method} {path}"):
+                    at = path.replace("{model}", "toy")
+                    body = b"{}" if "requestBody" in operation else None
+                    status = self.server.ask(method.upper(), at, body, JSON)[0]
+                    self.assertIn(status, (200, 400))
+                    self.assertEqual(status == 400, body is not None)
+                    names = [one["name"] for one in operation.get("parameters", [])]
+                    self.assertEqual(["{%s}" % name for name in names],
+                                     [part for part in path.split("/") if part.startswith("{")])
+        self.assertEqual(set(document["paths"]["/ping"]), {"get", "post"})
+        counted = self.server.ask("GET", "/metrics")[2].decode()
+        self.assertIn('alea_http_requests_total{path="/v1/models/{model}",status="200"}', counted)
 
     def test_metrics_count_and_are_well_formed(self):
         before = self.server.metric("alea_generated_tokens_total")
@@ -201,6 +224,7 @@ class Keys(rig.Case):
         super().tearDownClass()
 
     def test_a_key_is_needed_where_something_is_to_be_had(self):
+        """HTTP-09."""
         ask = self.server.ask
         for key in ("sk-one", "sk-two"):
             self.assertEqual(ask("GET", "/v1/models", headers={"Authorization": "Bearer " + key})[0],
@@ -240,6 +264,12 @@ class Starts(rig.Case):
         with open(path, "w", encoding="ascii") as file:
             file.write("# nothing\n")
         self.refused(1, "cannot read the API keys in /nowhere: ", "--api-key-file", "/nowhere")
+        nul = os.path.join(folder, "nul")
+        with open(nul, "wb") as file:
+            file.write(b"sk-one\n\0sk-two\n")
+        self.refused(2, "the API keys in .* are no text: byte 7 is NUL", "--api-key-file", nul)
+        self.refused(3, "/nul is no text: byte 7 is NUL", "--chat-template", nul)
+        self.refused(3, "/nul is no text: byte 7 is NUL", "--config", nul)
         self.refused(2, "there is no API key in ", "--api-key-file", path)
         self.refused(2, "the host 'no such host' is no address", "--host", "no such host")
         self.refused(2, "the path of the unix socket is 200 bytes long", "--unix", "x" * 200)
