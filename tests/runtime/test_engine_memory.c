@@ -206,7 +206,8 @@ static void test_scoring_is_paid_for_only_where_it_is_on(void **state) {
     }
     const size_t rows = 64 * (2 * 43 + 1) * 4 + 2 * 64 * 4; /* scores, targets, greedy tokens */
     assert_in_range(bytes[1] - bytes[0], rows, rows + 512);
-    assert_in_range(bytes[2] - bytes[1], 2 * 1000 * 44 * 4, 2 * 1000 * 44 * 4 + 256);
+    const size_t stored = 2 * (1000 + 1) * 44 * 4; /* a prompt without answer may have one more */
+    assert_in_range(bytes[2] - bytes[1], stored, stored + 256);
 }
 
 static void test_the_report_is_what_was_allocated(void **state) {
