@@ -12,6 +12,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <exception>
+#include <memory>
 #include <new>
 #include <string>
 
@@ -43,6 +44,12 @@ const char *const roles[] = {"system", "developer", "user", "assistant", "tool",
 // A failure that is the input's.
 struct bad_input {
     alea_error error;
+};
+
+struct free_text {
+    void operator()(alea_chat_text *text) const {
+        std::free(text);
+    }
 };
 
 struct task {
@@ -295,7 +302,7 @@ alea_chat_text *text_from(const std::vector<jinja::string_part> &parts) {
 struct parsing final : task {
     alea_bytes bytes{}, bos{}, eos{};
     std::string normal; // line ends as "\n", so that places count lines as people do
-    alea_chat_template *result = nullptr;
+    std::unique_ptr<alea_chat_template> result;
 
     void run() override {
         auto made = std::make_unique<alea_chat_template>();
@@ -313,7 +320,7 @@ struct parsing final : task {
         made->eos = text_of(eos);
         jinja::lexer lexer;
         made->program = jinja::parse_from_tokens(lexer.tokenize(normal));
-        result = made.release();
+        result = std::move(made);
     }
 };
 
@@ -321,7 +328,7 @@ struct rendering final : task {
     const alea_chat_template *chat = nullptr;
     const alea_chat_input *input = nullptr;
     uint64_t output_bytes_max = 0;
-    alea_chat_text *result = nullptr;
+    std::unique_ptr<alea_chat_text, free_text> result;
 
     void run() override {
         jinja::context context;
@@ -343,7 +350,7 @@ struct rendering final : task {
         if (!is_utf8(whole))
             throw std::runtime_error("it cuts a character, so its text is not UTF-8");
         alea_jinja::step(0);
-        result = text_from(parts->val_str.parts);
+        result.reset(text_from(parts->val_str.parts));
     }
 };
 
@@ -363,7 +370,7 @@ alea_status alea__chat_template_create(alea_bytes source, alea_bytes bos, alea_b
     const alea_chat_limits limits{};
     arm(work.guard, limits, 8 * source.length);
     const alea_status status = perform(work, error);
-    if (status == ALEA_OK) *chat = work.result;
+    if (status == ALEA_OK) *chat = work.result.release();
     return status;
 }
 
@@ -386,7 +393,7 @@ alea_status alea__chat_template_render(const alea_chat_template *chat, const ale
         or_default(bounds.output_bytes_max, (uint64_t{16} << 20) + 4 * uint64_t{bytes});
     arm(work.guard, bounds, bytes);
     const alea_status status = perform(work, error);
-    if (status == ALEA_OK) *text = work.result;
+    if (status == ALEA_OK) *text = work.result.release();
     return status;
 }
 

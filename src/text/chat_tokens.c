@@ -19,15 +19,15 @@ typedef struct special {
     alea_bytes name; /* the core's; never empty */
     int32_t token;
     bool is_text; /* the core finds it in any text, so there it has to be cut */
-    int32_t next; /* in `specials`, with the same first byte; -1: none */
     _Atomic uint8_t sides;
 } special;
 
 struct alea_chat_tokenizer {
     const alea_core *core;
     special *specials; /* longest name first, then by id */
+    int32_t *by_name;  /* [n] indices of specials, by the bytes of their names, shorter first */
     int32_t n;
-    int32_t first[256]; /* by first byte; -1: none */
+    int32_t first[257]; /* in by_name: names that begin with byte b are [first[b], first[b + 1]) */
     int32_t bos;        /* -1: not put in front */
 };
 
@@ -80,6 +80,28 @@ static bool is_special(const alea_core *core, int32_t token, alea_token_info *in
     return (info->flags & ALEA_TOKEN_USER) != 0 && looks_like_control(info->name);
 }
 
+static int compare_names(const void *a, const void *b, void *specials) {
+    const int32_t i = *(const int32_t *)a, j = *(const int32_t *)b;
+    const alea_bytes left = ((const special *)specials)[i].name;
+    const alea_bytes right = ((const special *)specials)[j].name;
+    const size_t shared = left.length < right.length ? left.length : right.length;
+    const int order = memcmp(left.data, right.data, shared);
+    if (order != 0) return order;
+    if (left.length != right.length) return left.length < right.length ? -1 : 1;
+    return i < j ? -1 : i > j;
+}
+
+static void sort_names(alea_chat_tokenizer *own) {
+    for (int32_t i = 0; i < own->n; i++)
+        own->by_name[i] = i;
+    qsort_r(own->by_name, (size_t)own->n, sizeof(*own->by_name), compare_names, own->specials);
+    for (int32_t i = 0, b = 0; b <= 256; b++) {
+        while (i < own->n && own->specials[own->by_name[i]].name.data[0] < b)
+            i++;
+        own->first[b] = i;
+    }
+}
+
 alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokenizer **tokenizer,
                                         alea_error *error) {
     alea_core_info about;
@@ -90,13 +112,17 @@ alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokeniz
         n += is_special(core, token, &info);
     alea_chat_tokenizer *own = malloc(sizeof(*own));
     special *specials = calloc((size_t)n + 1, sizeof(*specials));
-    if (own == NULL || specials == NULL) {
+    int32_t *by_name = calloc((size_t)n + 1, sizeof(*by_name));
+    if (own == NULL || specials == NULL || by_name == NULL) {
         free(own);
         free(specials);
+        free(by_name);
         return alea_error_set(error, ALEA_ENOMEM, "out of memory for %d control tokens", n);
     }
-    *own = (alea_chat_tokenizer){
-        .core = core, .specials = specials, .bos = about.adds_bos ? about.bos : -1};
+    *own = (alea_chat_tokenizer){.core = core,
+                                 .specials = specials,
+                                 .by_name = by_name,
+                                 .bos = about.adds_bos ? about.bos : -1};
     for (int32_t token = 0; token < about.vocab && own->n < n; token++) {
         if (!is_special(core, token, &info)) continue;
         specials[own->n].name = info.name;
@@ -104,12 +130,7 @@ alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokeniz
         specials[own->n++].token = token;
     }
     qsort(specials, (size_t)own->n, sizeof(*specials), by_length);
-    memset(own->first, -1, sizeof(own->first));
-    for (int32_t i = own->n - 1; i >= 0; i--) {
-        int32_t *first = &own->first[specials[i].name.data[0]];
-        specials[i].next = *first;
-        *first = i;
-    }
+    sort_names(own);
     *tokenizer = own;
     return ALEA_OK;
 }
@@ -117,6 +138,7 @@ alea_status alea__chat_tokenizer_create(const alea_core *core, alea_chat_tokeniz
 void alea__chat_tokenizer_destroy(alea_chat_tokenizer *tokenizer) {
     if (tokenizer == NULL) return;
     free(tokenizer->specials);
+    free(tokenizer->by_name);
     free(tokenizer);
 }
 
@@ -132,16 +154,61 @@ static bool add_hit(work *w, size_t at, int32_t index) {
     return true;
 }
 
+/* The names that a text begins with, shorter ones first. `low` to `high` are those that agree with
+ * it so far, in by_name; each byte narrows them, so thousands of names cost little more than one.
+ */
+typedef struct name_walk {
+    const alea_chat_tokenizer *own;
+    const uint8_t *text;
+    size_t length, depth; /* bytes of the text; how many are known to agree */
+    int32_t low, high;
+} name_walk;
+
+static name_walk walk_names(const alea_chat_tokenizer *own, const uint8_t *text, size_t length) {
+    return (name_walk){.own = own,
+                       .text = text,
+                       .length = length,
+                       .depth = 1,
+                       .low = own->first[text[0]],
+                       .high = own->first[text[0] + 1]};
+}
+
+/* The first in [low, high) whose name has a byte of at least `least` at `depth`. */
+static int32_t first_from(const name_walk *walk, unsigned least) {
+    int32_t low = walk->low, high = walk->high;
+    while (low < high) {
+        const int32_t middle = low + (high - low) / 2;
+        if (walk->own->specials[walk->own->by_name[middle]].name.data[walk->depth] < least)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    return low;
+}
+
+/* The index of the next, or -1. */
+static int32_t next_name(name_walk *walk) {
+    while (walk->low < walk->high) {
+        const int32_t index = walk->own->by_name[walk->low];
+        if (walk->own->specials[index].name.length == walk->depth) {
+            walk->low++;
+            return index;
+        }
+        if (walk->depth == walk->length) break;
+        const unsigned byte = walk->text[walk->depth];
+        walk->low = first_from(walk, byte);
+        walk->high = first_from(walk, byte + 1);
+        walk->depth++;
+    }
+    return -1;
+}
+
 /* Every name in [begin, end), overlapping ones too. */
 static bool find_names(work *w, size_t begin, size_t end) {
-    const special *specials = w->own->specials;
     for (size_t at = begin; at < end; at++) {
-        for (int32_t i = w->own->first[w->text[at]]; i >= 0; i = specials[i].next) {
-            const alea_bytes name = specials[i].name;
-            if (name.length > end - at || memcmp(w->text + at, name.data, name.length) != 0)
-                continue;
+        name_walk walk = walk_names(w->own, w->text + at, end - at);
+        for (int32_t i; (i = next_name(&walk)) >= 0;)
             if (!add_hit(w, at, i)) return false;
-        }
     }
     return true;
 }
@@ -177,17 +244,16 @@ static void drop_overlaps(work *w) {
 /* Where a stranger, or he and the template together, wrote a name that the core would find. The cut
  * is behind the first character, so no character is cut. */
 static void cut_names(work *w) {
-    const special *specials = w->own->specials;
     for (size_t at = 0; at < w->bytes; at++) {
-        for (int32_t i = w->own->first[w->text[at]]; i >= 0; i = specials[i].next) {
-            const alea_bytes name = specials[i].name;
-            if (!specials[i].is_text || name.length > w->bytes - at || w->taken[at] == TAKEN ||
-                memcmp(w->text + at, name.data, name.length) != 0)
-                continue;
+        if (w->taken[at] == TAKEN) continue;
+        name_walk walk = walk_names(w->own, w->text + at, w->bytes - at);
+        for (int32_t i; (i = next_name(&walk)) >= 0;) {
+            const special *found = &w->own->specials[i];
+            if (!found->is_text) continue;
             size_t cut = at + 1;
             while (cut < w->bytes && (w->text[cut] & 0xC0) == 0x80)
                 cut++;
-            if (cut < at + name.length && w->taken[cut] == 0) w->taken[cut] = CUT;
+            if (cut < at + found->name.length && w->taken[cut] == 0) w->taken[cut] = CUT;
         }
     }
 }

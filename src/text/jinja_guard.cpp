@@ -268,7 +268,9 @@ void *allocate(size_t bytes) {
 [[maybe_unused]] void *allocate_or_null(size_t bytes) noexcept {
     try {
         return allocate(bytes);
-    } catch (...) {
+    } catch (const std::bad_alloc &) {
+        return nullptr;
+    } catch (const limit_passed &) {
         return nullptr;
     }
 }
