@@ -189,6 +189,9 @@ const alea_api_field alea__api_fields[] = {
     FIELD("scored_cache", BOOL, AT(C | H | S), HONOURED, .fallback = "true", IN(scored_cache),
           .note =
               "false: compute every score of a prompt anew; the numbers are the same bit for bit"),
+    FIELD("cache_salt", STRING, AT(C | H), HONOURED, IN(cache_salt),
+          .note = "kept prefixes serve requests of the same salt alone, or of none; 1 to 128 "
+                  "characters, none of `@ / \\` and NUL"),
     FIELD("return_tokens_as_token_ids", BOOL, AT(C | H), HONOURED, .fallback = "false",
           IN(return_tokens_as_token_ids), .note = "tokens are written `token_id:N`"),
     FIELD("return_token_ids", BOOL, AT(C | H), HONOURED, .fallback = "false", IN(return_token_ids),
@@ -274,10 +277,6 @@ const alea_api_field alea__api_fields[] = {
     FIELD("user", STRING, AT(C | H | S), NO_EFFECT, NOWHERE, .note = "a label of the client's"),
     FIELD("session_id", STRING, AT(C | H), NO_EFFECT, NOWHERE,
           .note = "there is one place to go to"),
-    FIELD("cache_salt", STRING, AT(C | H), NO_EFFECT, IN(cache_salt),
-          .note =
-              "checked as vLLM does (1 to 128 characters, none of `@ / \\` and NUL); the prefix "
-              "cache is shared by all clients, as it is on a server without salts"),
     FIELD("length_penalty", NUMBER(-FLOAT_MAX, FLOAT_MAX), AT(C | H), NO_EFFECT, .fallback = "1.0",
           NOWHERE, .note = "of beam search alone"),
     FIELD("spaces_between_special_tokens", BOOL, AT(C | H), NO_EFFECT, .fallback = "true", NOWHERE,

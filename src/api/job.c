@@ -196,12 +196,17 @@ static alea_status check_modalities(const alea_api_maker *maker) {
     return ALEA_OK;
 }
 
-static alea_status check_salt(const alea_api_maker *maker) {
+/* FNV-1a of 64 bits: who does not know another's salt does not meet it by chance. */
+static alea_status read_salt(alea_api_maker *maker) {
     const alea_bytes salt = maker->values->cache_salt.value;
     if (!maker->values->cache_salt.given) return ALEA_OK;
+    uint64_t hash = UINT64_C(0xcbf29ce484222325);
     bool good = salt.length > 0 && alea__utf8_count(salt) <= SALT_CHARACTERS_MAX;
-    for (size_t i = 0; i < salt.length; i++)
+    for (size_t i = 0; i < salt.length; i++) {
         good &= salt.data[i] != 0 && !strchr("@/\\", salt.data[i]);
+        hash = (hash ^ salt.data[i]) * UINT64_C(0x100000001b3);
+    }
+    maker->draft->job.params.cache_salt = hash;
     if (good) return ALEA_OK;
     return alea__api_refuse(
         maker->error, "cache_salt",
@@ -260,7 +265,7 @@ static alea_status read_delivery(alea_api_maker *maker) {
     alea_status status = read_stream(maker);
     if (status >= 0) status = check_format(maker);
     if (status >= 0) status = check_modalities(maker);
-    if (status >= 0) status = check_salt(maker);
+    if (status >= 0) status = read_salt(maker);
     if (status >= 0) status = read_priority(maker);
     if (status >= 0) status = read_id(maker);
     return status;

@@ -155,6 +155,7 @@ static int32_t common_prefix(const alea_slot *slot, const alea_run *run) {
     int32_t most = run->n_tokens - 1;
     if (slot->length < most) most = slot->length;
     int32_t n = 0;
+    if (slot->salt != run->request->params.cache_salt) return 0;
     /* What an opaque span holds is not among the tokens: no prefix reaches into one. */
     while (n < most && slot->tokens[n] == run->tokens[n] && run->tokens[n] >= 0)
         n++;
@@ -255,6 +256,7 @@ static int32_t place_run(alea_engine *engine, alea_run *run, int32_t *cached) {
         alea__slot_forget(engine, slot);
         if (engine->slots[slot].length != 0) return -1;
     }
+    engine->slots[slot].salt = run->request->params.cache_salt;
     if (scores) {
         const int32_t published = run->request->scores.tail;
         run->n_stored = *cached > 0 ? n_scores : 1;

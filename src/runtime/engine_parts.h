@@ -144,6 +144,7 @@ typedef struct alea_slot {
     int64_t epoch;
     alea_run *run; /* NULL: idle, its content is the prefix cache */
     uint64_t last_round;
+    uint64_t salt; /* whose its content is */
     /*
      * The scored cache: packed scores of positions 1 .. n_scores - 1, each the score of the token
      * that it names behind tokens[0 .. position - 1]. The last may name a token that the sequence

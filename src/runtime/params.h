@@ -80,6 +80,7 @@ typedef struct alea_request_params {
     const alea_opaque *opaques; /* of the prompt: rising, and none overlaps another */
     int32_t n_opaques;
 
+    uint64_t cache_salt;  /* what is computed serves requests of the same salt alone */
     uint64_t deadline_ns; /* on the runtime's clock; 0: none */
     int32_t priority;     /* smaller first; equal: order of arrival */
 } alea_request_params;

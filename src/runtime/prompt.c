@@ -36,6 +36,7 @@ static bool may_reuse(const alea_run *run) {
 
 int32_t alea__stored_scores(const alea_slot *slot, const alea_run *run) {
     if (!slot->scores || !may_reuse(run) || slot->length < 1) return 0;
+    if (slot->salt != run->request->params.cache_salt) return 0;
     if (slot->tokens[0] != run->tokens[0] || run->tokens[0] < 0) return 0;
     const int32_t most = slot->n_scores < run->n_prompt ? slot->n_scores : run->n_prompt;
     int32_t n = 1;
@@ -62,6 +63,7 @@ bool alea__scores_are_coming(const alea_engine *engine, const alea_run *run) {
     for (int32_t s = 0; s < engine->options.slots; s++) {
         const alea_slot *slot = &engine->slots[s];
         if (!slot->scores || !is_coming_forward(engine, slot)) continue;
+        if (slot->salt != run->request->params.cache_salt) continue;
         const alea_run *other = slot->run;
         const int32_t most = other->n_prompt < run->n_prompt ? other->n_prompt : run->n_prompt;
         int32_t common = 0;

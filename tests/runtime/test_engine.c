@@ -497,6 +497,39 @@ static void test_the_older_prompt_has_its_answer_first(void **state) {
     rig_close(&r);
 }
 
+/* Tokens of the prompt that another run of it finds. */
+static int32_t cached_with(rig *r, const int32_t *prompt, int32_t n, uint64_t salt) {
+    alea_request_params params = alea__params_default();
+    params.max_tokens = 4;
+    params.cache_salt = salt;
+    static rig_choice choice;
+    memset(&choice, 0, sizeof choice);
+    alea_request *request = rig_submit(r, prompt, n, &params);
+    while (!rig_read(request, &choice))
+        assert_true(alea__engine_step(r->engine, 1) >= 0);
+    alea_request_usage usage;
+    alea__request_usage_read(request, &usage);
+    alea__request_release(request);
+    return usage.cached_tokens;
+}
+
+static void test_a_prefix_serves_its_own_salt_alone(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 3, 64, defaults);
+    int32_t prompt[40];
+    for (int32_t i = 0; i < 40; i++)
+        prompt[i] = i;
+    static const uint64_t salts[] = {0, 7, 8};
+    for (int32_t round = 0; round < 2; round++) { /* three slots hold the three of them */
+        for (int32_t i = 0; i < 3; i++)
+            assert_int_equal(cached_with(&r, prompt, 40, salts[i]), round == 0 ? 0 : 39);
+    }
+    assert_int_equal(cached_with(&r, prompt, 40, 9), 0); /* in the slot of the first */
+    assert_int_equal(cached_with(&r, prompt, 40, 9), 39);
+    assert_int_equal(cached_with(&r, prompt, 40, 0), 0);
+    rig_close(&r);
+}
+
 static void test_a_prefix_is_reused_and_reported(void **state) {
     (void)state;
     rig r = rig_open("vocab=320", 3, 64, defaults);
@@ -526,19 +559,8 @@ static void test_a_prefix_is_reused_and_reported(void **state) {
     rig_close(&r);
 }
 
-/* Tokens of the prompt that another run of it finds. */
 static int32_t cached_of(rig *r, const int32_t *prompt, int32_t n_prompt) {
-    alea_request_params params = alea__params_default();
-    params.max_tokens = 4;
-    static rig_choice choice;
-    memset(&choice, 0, sizeof choice);
-    alea_request *request = rig_submit(r, prompt, n_prompt, &params);
-    while (!rig_read(request, &choice))
-        assert_true(alea__engine_step(r->engine, 1) >= 0);
-    alea_request_usage usage;
-    alea__request_usage_read(request, &usage);
-    alea__request_release(request);
-    return usage.cached_tokens;
+    return cached_with(r, prompt, n_prompt, 0);
 }
 
 /* Two conversations of one beginning, and slots for both: each finds itself again. */
@@ -627,6 +649,7 @@ int main(void) {
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
         cmocka_unit_test(test_texts_that_begin_alike_do_not_write_over_each_other),
         cmocka_unit_test(test_the_least_recently_used_text_goes_first),
+        cmocka_unit_test(test_a_prefix_serves_its_own_salt_alone),
         cmocka_unit_test(test_refused_submissions_name_the_field),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

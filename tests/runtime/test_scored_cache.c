@@ -56,6 +56,21 @@ static void test_a_scored_prefix_is_reused_with_its_scores(void **state) {
 }
 
 /* Nothing is left to compute but the answer, which has to wait for the reader all the same. */
+static void test_scores_serve_their_own_salt_alone(void **state) {
+    (void)state;
+    int32_t tokens[120];
+    score_fill(tokens, 120, 1);
+    rig r = rig_open(score_toy, 2, 64, score_options(0, ALEA_SCORED_CACHE_AUTO));
+    alea_request_params p = score_params(20, 0);
+    assert_int_equal(score_run(&r, got, tokens, 120, &p).cached_tokens, 0);
+    p.cache_salt = 7;
+    assert_int_equal(score_run(&r, got, tokens, 120, &p).cached_tokens, 0);
+    assert_int_equal(score_run(&r, got, tokens, 120, &p).cached_tokens, 119);
+    p.cache_salt = 0;
+    assert_int_equal(score_run(&r, got, tokens, 120, &p).cached_tokens, 119);
+    rig_close(&r);
+}
+
 static void test_stored_scores_reach_a_late_reader_before_the_answer(void **state) {
     (void)state;
     int32_t tokens[90];
@@ -340,6 +355,7 @@ static void test_random_schedules_change_no_score(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_scored_prefix_is_reused_with_its_scores),
+        cmocka_unit_test(test_scores_serve_their_own_salt_alone),
         cmocka_unit_test(test_stored_scores_reach_a_late_reader_before_the_answer),
         cmocka_unit_test(test_the_scored_cache_can_be_left_out),
         cmocka_unit_test(test_the_scored_cache_needs_rows_that_do_not_depend_on_the_batch),
