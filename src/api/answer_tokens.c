@@ -72,14 +72,6 @@ static alea_bytes compat_text(const alea_api_answer *answer, token_at at, char *
     return (alea_bytes){(const uint8_t *)scratch, 0};
 }
 
-/* The text that needs no writing, or data NULL. */
-static alea_bytes ready_text(const alea_api_answer *answer, int32_t token) {
-    const alea_token_info info = info_of(answer, token);
-    const alea_bytes shown = shown_bytes(&info);
-    const bool ready = !answer->shown->tokens_as_token_ids && !answer->shown->vllm_compat;
-    return ready && alea__utf8_valid(shown) ? shown : (alea_bytes){NULL, 0};
-}
-
 /* A token by itself; scratch [answer->scratch_bytes] is for a part of a character. */
 static alea_bytes own_text(const alea_api_answer *answer, int32_t token, char *scratch) {
     const alea_token_info info = info_of(answer, token);
@@ -154,30 +146,35 @@ static int32_t chosen_first(const alea_api_answer *answer, const alea_api_list *
     return n;
 }
 
-static bool same_text(const alea_api_answer *answer, token_at a, alea_bytes text_a, token_at b,
-                      alea_bytes text_b) {
-    if (!text_a.data || !text_b.data) {
-        text_a = text_in(answer, a, answer->scratch);
-        text_b = text_in(answer, b, answer->scratch + answer->scratch_bytes);
-    }
+/* FNV-1a: texts that differ mostly differ here, so that few are written to be compared. */
+static uint32_t hash_of(alea_bytes text) {
+    uint32_t hash = 0x811c9dc5u;
+    for (size_t i = 0; i < text.length; i++)
+        hash = (hash ^ text.data[i]) * 0x01000193u;
+    return hash;
+}
+
+static bool same_text(const alea_api_answer *answer, token_at a, token_at b) {
+    const alea_bytes text_a = text_in(answer, a, answer->scratch);
+    const alea_bytes text_b = text_in(answer, b, answer->scratch + answer->scratch_bytes);
     return text_a.length == text_b.length && !memcmp(text_a.data, text_b.data, text_a.length);
 }
 
 /* Two ids may have one text: the first place stays, with the higher value (vLLM: the later). */
 static int32_t merge_texts(const alea_api_answer *answer, const int32_t *before,
                            alea_alternative *rows, int32_t n) {
-    alea_bytes texts[1 + ALEA_TOKEN_IDS_MAX];
+    uint32_t hashes[1 + ALEA_TOKEN_IDS_MAX];
     int32_t kept = 0;
     if (answer->shown->tokens_as_token_ids) return n;
     for (int32_t i = 0; i < n; i++) {
         const token_at at = {rows[i].token, before};
-        const alea_bytes text = ready_text(answer, rows[i].token);
+        const uint32_t hash = hash_of(token_text(answer, at));
         int32_t twin = 0;
-        while (twin < kept &&
-               !same_text(answer, (token_at){rows[twin].token, before}, texts[twin], at, text))
+        while (twin < kept && (hashes[twin] != hash ||
+                               !same_text(answer, (token_at){rows[twin].token, before}, at)))
             twin++;
         if (twin == kept) {
-            texts[kept] = text;
+            hashes[kept] = hash;
             rows[kept++] = rows[i];
         } else if (answer->shown->vllm_compat || rows[i].logprob > rows[twin].logprob) {
             rows[twin].logprob = rows[i].logprob;
