@@ -8,6 +8,7 @@ target_compile_definitions(alea_flags INTERFACE _GNU_SOURCE)
 # compiler (docs/numerics.md). Nothing here may ever turn on fast-math.
 target_compile_options(alea_flags INTERFACE
     -ffp-contract=off -fno-math-errno
+    -ffile-prefix-map=${CMAKE_SOURCE_DIR}/= -ffile-prefix-map=${ALEA_DEPS}/=.deps/
     $<$<COMPILE_LANGUAGE:C>:-Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wstrict-prototypes
     -Wmissing-prototypes -Wvla -Wundef>)
 if(ALEA_WERROR)

@@ -2,27 +2,46 @@
 #include "cli/session.h"
 
 #include <errno.h>
+#include <pthread.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
 
 #include "core/llama/core_llama.h"
 
-#ifndef ALEA_MODEL_DEFAULT
-#define ALEA_MODEL_DEFAULT ""
-#endif
-
 #define TOY_PREFIX "toy:"
+#define PATH_BYTES 4096
 
 static bool is_toy(const char *model) {
     return strncmp(model, TOY_PREFIX, sizeof TOY_PREFIX - 1) == 0;
 }
 
+static char default_model[PATH_BYTES];
+
+/* A build leaves a link beside the program; an installed program has none, and names no tree. */
+static void find_default(void) {
+    static const char beside[] = "default-model.gguf";
+    char path[PATH_BYTES];
+    const ssize_t n = readlink("/proc/self/exe", path, sizeof path - sizeof beside);
+    if (n <= 0) return;
+    path[n] = 0;
+    char *slash = strrchr(path, '/');
+    memcpy(slash ? slash + 1 : path, beside, sizeof beside);
+    const ssize_t length = readlink(path, default_model, sizeof default_model - 1);
+    default_model[length > 0 ? length : 0] = 0;
+}
+
+static const char *environment_model(void) {
+    const char *model = getenv("ALEA_MODEL");
+    return model && *model ? model : NULL;
+}
+
 const char *alea__model_name(const char *named) {
+    static pthread_once_t once = PTHREAD_ONCE_INIT;
     if (named) return named;
-    const char *from_environment = getenv("ALEA_MODEL");
-    if (from_environment && *from_environment) return from_environment;
-    return ALEA_MODEL_DEFAULT;
+    if (environment_model()) return environment_model();
+    pthread_once(&once, find_default);
+    return default_model;
 }
 
 static alea_exit exit_of_open(alea_status status) {
@@ -40,16 +59,20 @@ static bool keep_loading(float done, void *user) {
     return !alea__interrupted;
 }
 
-static alea_exit check_default(const char *model, bool named) {
+static alea_exit check_unnamed(const char *model, bool named) {
     if (named || is_toy(model)) return ALEA_EXIT_OK;
     if (!*model) {
         alea__complain("no model: give --model FILE or set ALEA_MODEL");
         return ALEA_EXIT_MODEL;
     }
     if (access(model, R_OK) == 0) return ALEA_EXIT_OK;
-    alea__complain("the default model %s: %s; run `make build` to fetch it, give --model FILE or "
-                   "set ALEA_MODEL",
-                   model, strerror(errno));
+    if (environment_model())
+        alea__complain("ALEA_MODEL names %s: %s; correct it or give --model FILE", model,
+                       strerror(errno));
+    else
+        alea__complain("the default model %s: %s; run `make build` to fetch it, give --model FILE "
+                       "or set ALEA_MODEL",
+                       model, strerror(errno));
     return ALEA_EXIT_MODEL;
 }
 
@@ -93,7 +116,7 @@ alea_exit alea__session_open(const alea_settings *settings, const char *model, u
         alea__complain("--core needs the model that it is to open: --model FILE");
         return ALEA_EXIT_USAGE;
     }
-    alea_exit code = check_default(session->model, model != NULL);
+    alea_exit code = check_unnamed(session->model, model != NULL);
     if (code != ALEA_EXIT_OK) return code;
     alea_error error = {.status = ALEA_OK, .message = ""};
     alea_status status =

@@ -22,7 +22,8 @@ typedef struct alea_session {
     const char *model; /* as the user named it, or the default's path */
 } alea_session;
 
-/* The model that is meant: `named`, ALEA_MODEL, or the path that was compiled in. */
+/* The model that is meant: `named`, ALEA_MODEL, or the link that a build leaves beside
+ * the program; empty: none. */
 const char *alea__model_name(const char *named);
 
 /* `flags` are alea_core_flag bits besides ALEA_CORE_FAST, which the settings give. */

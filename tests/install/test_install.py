@@ -123,6 +123,15 @@ class Install(unittest.TestCase):
             with open(os.path.join(self.prefix, "share", name), encoding="utf-8") as file:
                 self.assertIn("alea", file.read())
 
+    def test_what_is_installed_names_no_path_of_the_build(self):
+        tree, found = closing.ROOT.encode(), []
+        for folder, _, files in os.walk(self.prefix):
+            for name in files:
+                with open(os.path.join(folder, name), "rb") as file:
+                    if tree in file.read():
+                        found.append(os.path.join(folder, name))
+        self.assertEqual(found, [])
+
     def test_pkg_config_gives_the_version_of_the_header(self):
         with open(os.path.join(self.folder_of("base.h"), "base.h"), encoding="utf-8") as file:
             numbers = re.findall(r"define ALEA_VERSION_\w+ (\d+)", file.read())
