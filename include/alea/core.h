@@ -50,7 +50,7 @@ typedef struct alea_core_info {
     uint32_t struct_bytes;
     const char *core;  /**< "llama", "toy", … */
     const char *build; /**< version and kernels of the engine, for reports */
-    const char *model; /**< one line: size, architecture, weight type */
+    const char *model; /**< one line: name, size, weight type */
     const char *architecture;
     const char *tokenizer;     /**< "BPE", "SPM", … */
     const char *chat_template; /**< NULL: none */

@@ -135,6 +135,8 @@ static void test_describe_tells_what_was_opened(void **state) {
     alea_core *core = open_llama(path, 0, 300, 3, 16, 1);
     alea_core_describe(core, &info);
     assert_string_equal(info.core, "llama");
+    assert_non_null(strstr(info.model, ", "));
+    assert_non_null(strstr(info.model, "Q4_0"));
     assert_string_equal(info.architecture, "llama");
     assert_string_equal(info.tokenizer, "BPE");
     assert_non_null(strstr(info.build, "batch-invariant"));

@@ -7,10 +7,12 @@
  */
 #include "core/llama/core_llama.h"
 
+#include <ctype.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/utf8.h"
 #include "core/llama/guard.h"
 #include "core/llama/kernels.h"
 #include "core/llama/llama_log.h"
@@ -32,7 +34,7 @@ typedef struct llama_core {
     int32_t n_touched;
     alea_core_info info;
     char build[128];
-    char model[128];
+    char model[448];
     char architecture[64];
 } llama_core;
 
@@ -46,6 +48,34 @@ static const llama_core *const_core_of(const alea_core *core) {
 
 /* ---- open, close, describe ---- */
 
+/* The file's name, and behind a comma what it does not say itself: "SmolLM2-135M-Instruct.Q4_1",
+ * but "model, 135M Q4_1". libllama tells the size by the number of layers, and is wrong where two
+ * sizes have the same. */
+static void name_model(llama_core *core, const char *path) {
+    char described[128] = "", name[256], size[32];
+    (void)llama_model_desc(core->engine.model, described, sizeof(described));
+    const char *type = strchr(described, ' '); /* behind the architecture and the size */
+    type = type ? strchr(type + 1, ' ') : NULL;
+    type = type ? type + 1 : "";
+    const char *slash = strrchr(path, '/');
+    snprintf(name, sizeof(name), "%s", slash ? slash + 1 : path);
+    const size_t length = strlen(name);
+    if (length > 5 && strcmp(name + length - 5, ".gguf") == 0) name[length - 5] = 0;
+    const bool is_text = alea__utf8_valid((alea_bytes){(const uint8_t *)name, strlen(name)});
+    for (char *at = name; *at; at++)
+        if (iscntrl((unsigned char)*at) || (!is_text && !isascii((unsigned char)*at))) *at = '?';
+    char letter = 'K';
+    double parameters = (double)llama_model_n_params(core->engine.model) / 1e3;
+    for (const char *next = "MB"; *next && parameters >= 999.5; next++, parameters /= 1e3)
+        letter = *next;
+    snprintf(size, sizeof(size), "%.*f%c", letter == 'B', parameters, letter);
+    const bool has_size = strstr(name, size) != NULL;
+    const bool has_type = strstr(name, type) != NULL;
+    snprintf(core->model, sizeof(core->model), "%s%s%s%s%s%s", name,
+             has_size && has_type ? "" : ",", has_size ? "" : " ", has_size ? "" : size,
+             has_type ? "" : " ", has_type ? "" : type);
+}
+
 static void fill_info(llama_core *core, const alea_core_options *options,
                       const alea_gguf_facts *facts) {
     struct llama_model *model = core->engine.model;
@@ -54,7 +84,7 @@ static void fill_info(llama_core *core, const alea_core_options *options,
     alea_core_info *info = &core->info;
     snprintf(core->build, sizeof(core->build), "libllama %s, %s kernels", ALEA_LLAMA_BUILD,
              core->invariant ? "batch-invariant" : "stock");
-    (void)llama_model_desc(model, core->model, sizeof(core->model));
+    name_model(core, options->model);
     snprintf(core->architecture, sizeof(core->architecture), "%s", facts->architecture);
     *info = (alea_core_info){
         .struct_bytes = sizeof(*info),
