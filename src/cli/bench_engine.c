@@ -18,7 +18,8 @@ enum {
     PROMPT_TOKENS = 16,
     OUTPUT_TOKENS = 48,
     CONTEXT_TOKENS = PROMPT_TOKENS + OUTPUT_TOKENS + 8,
-    ROUNDS = 9,
+    ROUNDS_STANDARD = 9,
+    ROUNDS_MAX = ALEA_BENCH_ROUNDS_MAX,
     LOGPROBS = 20
 };
 
@@ -40,11 +41,12 @@ typedef struct bench_case {
 static const bench_case cases[] = {
     {"bare loop, 1 request", 1, true, -1, 0},
     {"engine, 1 request", 1, false, -1, 0},
-    {"bare loop, 4 requests", 4, true, -1, 2},
-    {"engine, 4 requests", 4, false, -1, 2},
-    {"engine, 4 requests, logprobs 20", 4, false, LOGPROBS, 3},
-    {"bare loop, 16 requests", 16, true, -1, 5},
-    {"engine, 16 requests", 16, false, -1, 5},
+    {"engine, 1 request, logprobs 20", 1, false, LOGPROBS, 1},
+    {"bare loop, 4 requests", 4, true, -1, 3},
+    {"engine, 4 requests", 4, false, -1, 3},
+    {"engine, 4 requests, logprobs 20", 4, false, LOGPROBS, 4},
+    {"bare loop, 16 requests", 16, true, -1, 6},
+    {"engine, 16 requests", 16, false, -1, 6},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
 
@@ -140,9 +142,9 @@ static int by_value(const void *a, const void *b) {
     return (x > y) - (x < y);
 }
 
-static double median(double values[ROUNDS]) {
-    qsort(values, ROUNDS, sizeof values[0], by_value);
-    return values[ROUNDS / 2];
+static double median(double *values, int32_t n) {
+    qsort(values, (size_t)n, sizeof *values, by_value);
+    return values[n / 2];
 }
 
 static void print_case(const alea_settings *settings, FILE *out, int32_t which, double tokens_per_s,
@@ -159,11 +161,21 @@ static void print_case(const alea_settings *settings, FILE *out, int32_t which, 
     }
 }
 
+static int32_t rounds_of(const alea_settings *settings) {
+    return settings->rounds ? (int32_t)settings->rounds : ROUNDS_STANDARD;
+}
+
+static bool is_asked(const alea_settings *settings, int32_t which) {
+    return !settings->requests || strtol(settings->requests, NULL, 10) == cases[which].requests;
+}
+
 static alea_status measure(bench *b, const alea_settings *settings, FILE *out) {
-    double samples[CASES][ROUNDS];
-    for (int32_t round = -1; round < ROUNDS; round++) { /* the first pages things in */
+    double samples[CASES][ROUNDS_MAX];
+    const int32_t rounds = rounds_of(settings);
+    for (int32_t round = -1; round < rounds; round++) { /* the first pages things in */
         for (int32_t i = 0; i < CASES; i++) {
             double ignored;
+            if (!is_asked(settings, i)) continue;
             const alea_status status =
                 run_case(b, &cases[i], round < 0 ? &ignored : &samples[i][round]);
             if (status < 0) return status;
@@ -171,13 +183,15 @@ static alea_status measure(bench *b, const alea_settings *settings, FILE *out) {
     }
     double ratios[CASES];
     for (int32_t i = 0; i < CASES; i++) {
-        double within[ROUNDS];
-        for (int32_t round = 0; round < ROUNDS; round++)
+        double within[ROUNDS_MAX];
+        if (!is_asked(settings, i)) continue;
+        for (int32_t round = 0; round < rounds; round++)
             within[round] = samples[i][round] / samples[cases[i].against][round];
-        ratios[i] = median(within);
+        ratios[i] = median(within, rounds);
     }
     for (int32_t i = 0; i < CASES; i++)
-        print_case(settings, out, i, median(samples[i]), ratios[i]);
+        if (is_asked(settings, i))
+            print_case(settings, out, i, median(samples[i], rounds), ratios[i]);
     return ALEA_OK;
 }
 
@@ -201,7 +215,7 @@ alea_exit alea__bench_engine(const alea_settings *settings, FILE *out) {
     if (!settings->json)
         fprintf(out, "%s, %s, %d threads; %d tokens after a prompt of %d, %d rounds\n",
                 b->session.info.model, b->session.info.build, b->session.info.threads,
-                OUTPUT_TOKENS, PROMPT_TOKENS, ROUNDS);
+                OUTPUT_TOKENS, PROMPT_TOKENS, rounds_of(settings));
     /* Each run computes its prompts, as the bare loop does. */
     const alea_engine_options options = {.queue_tokens = OUTPUT_TOKENS + 2,
                                          .threads = (int32_t)settings->threads,

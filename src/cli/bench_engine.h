@@ -6,6 +6,8 @@
 
 #include "cli/cli.h"
 
+enum { ALEA_BENCH_ROUNDS_MAX = 99 };
+
 /* Prints one line a case, JSON or a table; complains on failure. */
 alea_exit alea__bench_engine(const alea_settings *settings, FILE *out);
 

@@ -41,7 +41,9 @@ typedef struct alea_settings {
     int64_t context_tokens;
     int64_t threads;
 
-    const char *device; /* "cpu", "cuda" */
+    const char *device;   /* "cpu", "cuda" */
+    int64_t rounds;       /* 0: the measurement's own number */
+    const char *requests; /* "1", "4", "16"; NULL: all */
     bool json;
     const char *output;
     const char *color; /* "auto", "always", "never" */

@@ -107,7 +107,8 @@ static void put_see_also(FILE *file, const alea_command *but) {
 void alea__manual_page(FILE *file, const alea_command *command) {
     put_title(file, command);
     if (command) {
-        fprintf(file, "\\fBalea %s\\fR [\\fIOPTION\\fR]… ", command->name);
+        fprintf(file, "\\fBalea %s\\fR [\\fIOPTION\\fR]…%s", command->name,
+                *command->operands ? " " : "");
         put_all(file, command->operands);
         fputs("\n.SH DESCRIPTION\n", file);
         put_details(file, command->details);
@@ -134,8 +135,17 @@ void alea__manual_page(FILE *file, const alea_command *command) {
 
 /* ---- completion ---- */
 
-static bool names_file(const alea_option *option) {
-    return option->value && strcmp(option->value, "FILE") == 0;
+/* What `help` takes besides a command. */
+#define MANUAL_WORDS "--man --completion"
+#define SHELLS "bash zsh fish"
+
+/* "core|engine|ops" as "core engine ops"; false: the operands are files, or there are none. */
+static bool operand_words(const alea_command *command, char words[64]) {
+    if (!strchr(command->operands, '|') || strchr(command->operands, '[')) return false;
+    snprintf(words, 64, "%s", command->operands);
+    for (char *at = words; *at; at++)
+        if (*at == '|') *at = ' ';
+    return true;
 }
 
 static void put_names(FILE *file, const alea_command *command) {
@@ -156,40 +166,58 @@ static void put_bash_values(FILE *file, const alea_command *command) {
         if (option->letter) fprintf(file, " | '%s -%c'", command->name, option->letter);
         if (option->words)
             fprintf(file, ") COMPREPLY=($(compgen -W '%s' -- \"$cur\")) ;;\n", option->words);
-        else if (names_file(option))
+        else if (alea__option_names_file(option))
             fputs(") compopt -o filenames; COMPREPLY=($(compgen -f -- \"$cur\")) ;;\n", file);
         else
             fputs(") ;;\n", file);
     }
 }
 
+/* The first two words, and what follows `help`. */
+static void put_bash_commands(FILE *file) {
+    fputs("    local commands='", file);
+    for (size_t i = 0; i < alea__n_commands; i++)
+        fprintf(file, "%s%s", i ? " " : "", alea__commands[i].name);
+    fputs("'\n"
+          "    case \"$COMP_CWORD $command $prev\" in\n"
+          "        '1 '*) words=\"$commands help\" ;;\n"
+          "        '2 help '*) words=\"$commands " MANUAL_WORDS "\" ;;\n"
+          "        '3 help --man') words=$commands ;;\n"
+          "        '3 help --completion') words='" SHELLS "' ;;\n"
+          "    esac\n"
+          "    if [[ $COMP_CWORD -eq 1 || $command == help ]]; then\n"
+          "        COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
+          "        return\n"
+          "    fi\n",
+          file);
+}
+
 static void put_bash(FILE *file) {
     fputs("# bash completion for alea\n"
           "_alea() {\n"
-          "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} options=\n"
+          "    local cur=${COMP_WORDS[COMP_CWORD]} command=${COMP_WORDS[1]} options= words=\n"
           "    local prev=${COMP_WORDS[COMP_CWORD-1]}\n"
-          "    COMPREPLY=()\n"
-          "    if [[ $COMP_CWORD -eq 1 || ( $command == help && $COMP_CWORD -eq 2 ) ]]; then\n"
-          "        COMPREPLY=($(compgen -W '",
+          "    COMPREPLY=()\n",
           file);
-    for (size_t i = 0; i < alea__n_commands; i++)
-        fprintf(file, "%s ", alea__commands[i].name);
-    fputs("help' -- \"$cur\"))\n"
-          "        return\n"
-          "    fi\n"
-          "    case \"$command $prev\" in\n",
-          file);
+    put_bash_commands(file);
+    fputs("    case \"$command $prev\" in\n", file);
     for (size_t i = 0; i < alea__n_commands; i++)
         put_bash_values(file, &alea__commands[i]);
     fputs("        *) case $command in\n", file);
     for (size_t i = 0; i < alea__n_commands; i++) {
+        char words[64];
         fprintf(file, "            %s) options='", alea__commands[i].name);
         put_names(file, &alea__commands[i]);
-        fputs("' ;;\n", file);
+        if (operand_words(&alea__commands[i], words))
+            fprintf(file, "' words='%s' ;;\n", words);
+        else
+            fputs("' ;;\n", file);
     }
     fputs("            esac\n"
           "            if [[ $cur == -* ]]; then\n"
           "                COMPREPLY=($(compgen -W \"$options\" -- \"$cur\"))\n"
+          "            elif [[ $words ]]; then\n"
+          "                COMPREPLY=($(compgen -W \"$words\" -- \"$cur\"))\n"
           "            else\n"
           "                compopt -o filenames\n"
           "                COMPREPLY=($(compgen -f -- \"$cur\"))\n"
@@ -226,7 +254,7 @@ static void put_zsh_option(FILE *file, const alea_option *option) {
         put_zsh_text(file, option->value);
         fputc(':', file);
         if (option->words) fprintf(file, "(%s)", option->words);
-        if (names_file(option)) fputs("_files", file);
+        if (alea__option_names_file(option)) fputs("_files", file);
     }
     fputs("' \\\n", file);
 }
@@ -244,19 +272,25 @@ static void put_zsh(FILE *file) {
     }
     fputs("    'help:what a command takes'\n"
           ")\n"
+          "_alea_commands() { _describe command commands; }\n"
           "_arguments -C '1:command:->command' '*::argument:->argument'\n"
           "case $state in\n"
           "command) _describe command commands ;;\n"
           "argument)\n"
           "    case $words[1] in\n"
-          "    help) _describe command commands ;;\n",
+          "    help) _arguments '(--completion)--man[manual page]' '(--man)--completion[completion "
+          "script]:shell:(" SHELLS ")' '*:command:_alea_commands' ;;\n",
           file);
     for (size_t i = 0; i < alea__n_commands; i++) {
         fprintf(file, "    %s) _arguments -s \\\n", alea__commands[i].name);
         for (size_t j = 0; j < alea__n_options; j++)
             if (alea__options[j].commands & alea__commands[i].bit)
                 put_zsh_option(file, &alea__options[j]);
-        fputs("        '*:file:_files' ;;\n", file);
+        char words[64];
+        if (operand_words(&alea__commands[i], words))
+            fprintf(file, "        '1:what:(%s)' ;;\n", words);
+        else
+            fputs("        '*:file:_files' ;;\n", file);
     }
     fputs("    esac ;;\n"
           "esac\n",
@@ -279,7 +313,7 @@ static void put_fish_option(FILE *file, const alea_command *command, const alea_
     if (option->words)
         fprintf(file, " -x -a '%s'", option->words);
     else if (option->value)
-        fputs(names_file(option) ? " -r -F" : " -x", file);
+        fputs(alea__option_names_file(option) ? " -r -F" : " -x", file);
     fputs(" -d ", file);
     put_fish_text(file, option->help);
     fputc('\n', file);
@@ -294,6 +328,19 @@ static void put_fish(FILE *file) {
         fputc('\n', file);
     }
     fputs("complete -c alea -n __fish_use_subcommand -f -a help -d 'what a command takes'\n", file);
+    fputs("complete -c alea -n '__fish_seen_subcommand_from help' -f -a '", file);
+    for (size_t i = 0; i < alea__n_commands; i++)
+        fprintf(file, "%s%s", i ? " " : "", alea__commands[i].name);
+    fputs("'\ncomplete -c alea -n '__fish_seen_subcommand_from help' -f -l man -d 'manual page'\n"
+          "complete -c alea -n '__fish_seen_subcommand_from help' -x -l completion -a '" SHELLS
+          "' -d 'completion script'\n",
+          file);
+    for (size_t i = 0; i < alea__n_commands; i++) {
+        char words[64];
+        if (operand_words(&alea__commands[i], words))
+            fprintf(file, "complete -c alea -n '__fish_seen_subcommand_from %s' -f -a '%s'\n",
+                    alea__commands[i].name, words);
+    }
     for (size_t i = 0; i < alea__n_commands; i++)
         for (size_t j = 0; j < alea__n_options; j++)
             if (alea__options[j].commands & alea__commands[i].bit)

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cli/bench_engine.h"
 #include "cli/config.h"
 
 #define OPTIONS_MAX 64
@@ -41,8 +42,8 @@ const alea_command alea__commands[] = {
      "the versions that were built in.",
      alea__cmd_inspect},
     {"serve", ALEA_COMMAND_SERVE, "", 0, "an OpenAI- and vLLM-compatible HTTP server",
-     "Answers POST /v1/completions, /v1/chat/completions, /tokenize and /detokenize, GET\n"
-     "/v1/models, /health, /metrics and others; /openapi.json lists them with their fields.\n"
+     "Answers POST /v1/completions, /v1/chat/completions, /v1/score, /tokenize, /detokenize,\n"
+     "GET /v1/models, /health, /metrics and others; /openapi.json lists them with their fields.\n"
      "SIGTERM lets running answers finish; a second one ends at once. There is no TLS: put a\n"
      "proxy in front. Log lines (JSON, never a prompt) go to standard error.\n"
      "\n"
@@ -76,7 +77,7 @@ const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
 
 const alea_option alea__options[] = {
     TEXT("model", 'm', SCORE | GENERATE | BENCH | SERVE, model, "FILE",
-         "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the built-in path)"),
+         "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the build's own)"),
     TEXT("core", 0, SCORE | GENERATE | INSPECT | SERVE, core, "FILE",
          "shared object of a core that opens --model in its own way"),
     TEXT("text", 't', SCORE, text, "TEXT", "score TEXT"),
@@ -153,12 +154,15 @@ const alea_option alea__options[] = {
     INT("context", 'c', SCORE | GENERATE | INSPECT | BENCH | SERVE, context_tokens, "N", 1,
         INT32_MAX, "tokens that a sequence can hold (default: the model's, at most 4096)"),
     WORD("device", 0, BENCH, device, "NAME", "cpu cuda", "of ops: cpu (default) or cuda"),
+    INT("rounds", 0, BENCH, rounds, "N", 1, ALEA_BENCH_ROUNDS_MAX, "of engine: rounds (default 9)"),
+    WORD("requests", 0, BENCH, requests, "N", "1 4 16",
+         "of engine: so many at once (default: each)"),
     INT("threads", 0, SCORE | GENERATE | BENCH | SERVE, threads, "N", 1, 1024,
         "threads (default: processors that may be used)"),
     FLAG("fast", 0, SCORE | GENERATE | INSPECT | SERVE, fast,
          "the engine's stock kernels: results may depend on how a text was cut"),
-    TEXT("caps", 0, ALEA_COMMAND_ALL, caps, "NAME",
-         "highest instruction set of Alea's kernels: ref, avx2, avx512, neon, all"),
+    {"caps", 0, ALEA_OPTION_TEXT, ALEA_COMMAND_ALL, AT(caps), "NAME", "ref avx2 avx512 neon all", 0,
+     0, "highest instruction set of Alea's kernels: ref, avx2, avx512, neon, all"},
     WORD("color", 0, SCORE | GENERATE, color, "WHEN", "auto always never",
          "auto (default), always or never"),
     FLAG("progress", 0, SCORE, progress, "a line a second on stderr when it is no terminal"),
@@ -274,13 +278,18 @@ static bool is_word(const char *words, const char *text) {
     return false;
 }
 
+bool alea__option_names_file(const alea_option *option) {
+    return option->value &&
+           (strcmp(option->value, "FILE") == 0 || strcmp(option->value, "PATH") == 0);
+}
+
 alea_exit alea__option_store(const alea_option *option, const char *text, alea_settings *settings) {
     void *field = (char *)settings + option->offset;
     bool good = true;
     switch (option->kind) {
     case ALEA_OPTION_FLAG: *(bool *)field = true; break;
     case ALEA_OPTION_TEXT:
-        good = *text || strcmp(option->value, "FILE") != 0; /* no file has no name */
+        good = *text || !alea__option_names_file(option); /* no file has no name */
         *(const char **)field = text;
         break;
     case ALEA_OPTION_LIST: good = add_word(text, field); break;
@@ -298,20 +307,6 @@ alea_exit alea__option_store(const alea_option *option, const char *text, alea_s
     return good ? ALEA_EXIT_OK : refuse(option, text);
 }
 
-/* getopt's own messages do not name the command; these do. */
-static alea_exit explain_unknown(const alea_command *command, char **argv, int code) {
-    const char *word = argv[optind - 1];
-    if (optopt && code == ':')
-        alea__complain("option '%s' needs a value; see alea help %s", word, command->name);
-    else if (strncmp(word, "--", 2) == 0)
-        alea__complain("%s has no option '%s'; see alea help %s", command->name, word,
-                       command->name);
-    else
-        alea__complain("%s has no option '-%c'; see alea help %s", command->name, optopt,
-                       command->name);
-    return ALEA_EXIT_USAGE;
-}
-
 const alea_option *alea__option_find(const alea_command *command, const char *name, size_t length) {
     for (size_t i = 0; i < alea__n_options; i++) {
         const alea_option *option = &alea__options[i];
@@ -320,6 +315,66 @@ const alea_option *alea__option_find(const alea_command *command, const char *na
             return option;
     }
     return NULL;
+}
+
+/* Letters to put in, leave out or change to make one of the other; beyond MOST, many. */
+static size_t distance(const char *a, size_t n_a, const char *b) {
+    enum { MOST = 40 };
+    size_t row[MOST + 1];
+    const size_t n_b = strlen(b);
+    if (n_a > MOST || n_b > MOST) return MOST;
+    for (size_t j = 0; j <= n_b; j++)
+        row[j] = j;
+    for (size_t i = 1; i <= n_a; i++) {
+        size_t corner = row[0];
+        row[0] = i;
+        for (size_t j = 1; j <= n_b; j++) {
+            const size_t changed = corner + (a[i - 1] != b[j - 1]);
+            const size_t added = (row[j] < row[j - 1] ? row[j] : row[j - 1]) + 1;
+            corner = row[j];
+            row[j] = changed < added ? changed : added;
+        }
+    }
+    return row[n_b];
+}
+
+/* What was meant by a name that the command does not have; NULL: who knows. */
+static const alea_option *nearest(const alea_command *command, const char *name, size_t length) {
+    /* The same thing under the name that it has in another command. */
+    static const char *const pairs[][2] = {{"top", "logprobs"}, {"parallel", "slots"}};
+    for (size_t i = 0; i < 2 * (sizeof pairs / sizeof *pairs); i++) {
+        const char *const *pair = pairs[i / 2];
+        const char *here = pair[i % 2], *there = pair[1 - i % 2];
+        if (strlen(there) != length || memcmp(there, name, length) != 0) continue;
+        const alea_option *option = alea__option_find(command, here, strlen(here));
+        if (option) return option;
+    }
+    const alea_option *best = NULL;
+    size_t least = length < 4 ? 2 : 3; /* fewer than this many slips of the hand */
+    for (size_t i = 0; i < alea__n_options; i++) {
+        if (!(alea__options[i].commands & command->bit)) continue;
+        const size_t apart = distance(name, length, alea__options[i].name);
+        if (apart >= least) continue;
+        least = apart;
+        best = &alea__options[i];
+    }
+    return best;
+}
+
+/* getopt's own messages do not name the command; these do. */
+static alea_exit explain_unknown(const alea_command *command, char **argv, int code) {
+    const char *word = argv[optind - 1];
+    if (optopt && code == ':') {
+        alea__complain("option '%s' needs a value; see alea help %s", word, command->name);
+    } else if (strncmp(word, "--", 2) == 0) {
+        const alea_option *meant = nearest(command, word + 2, strcspn(word + 2, "="));
+        alea__complain("%s has no option '%s'%s%s; see alea help %s", command->name, word,
+                       meant ? ", did you mean --" : "", meant ? meant->name : "", command->name);
+    } else {
+        alea__complain("%s has no option '-%c'; see alea help %s", command->name, optopt,
+                       command->name);
+    }
+    return ALEA_EXIT_USAGE;
 }
 
 /* What getopt_long asks for, of one command's options. */
@@ -411,18 +466,19 @@ static void put_exit_codes(FILE *file) {
 }
 
 void alea__options_help(FILE *file, const alea_command *command) {
-    fprintf(file, "usage: alea %s [OPTION]… %s\n\n%s\n\noptions:\n", command->name,
-            command->operands, command->details);
+    enum { LEFT_COLUMNS = 24 };
+    fprintf(file, "usage: alea %s [OPTION]…%s%s\n\n%s\n\noptions:\n", command->name,
+            *command->operands ? " " : "", command->operands, command->details);
     for (size_t i = 0; i < alea__n_options; i++) {
         const alea_option *option = &alea__options[i];
         if (!(option->commands & command->bit)) continue;
-        char left[64];
-        snprintf(left, sizeof left, "--%s%s%s", option->name, option->value ? " " : "",
-                 option->value ? option->value : "");
-        if (option->letter)
-            fprintf(file, "  -%c, %-18s  %s\n", option->letter, left, option->help);
-        else
-            fprintf(file, "      %-18s  %s\n", left, option->help);
+        char letter[8] = "    ";
+        if (option->letter) snprintf(letter, sizeof letter, "-%c, ", option->letter);
+        const int used = fprintf(file, "  %s--%s%s%s", letter, option->name,
+                                 option->value ? " " : "", option->value ? option->value : "");
+        if (used > LEFT_COLUMNS) fputc('\n', file);
+        fprintf(file, "%*s  %s\n", used > LEFT_COLUMNS ? LEFT_COLUMNS : LEFT_COLUMNS - used, "",
+                option->help);
     }
     fputc('\n', file);
     put_exit_codes(file);

@@ -45,7 +45,7 @@ typedef struct alea_option {
     uint32_t commands;  /* alea_command_bit */
     size_t offset;      /* in alea_settings */
     const char *value;  /* as --help shows it; NULL for a flag */
-    const char *words;  /* "auto always never" */
+    const char *words;  /* "auto always never"; of a text, those that are completed */
     double least, most; /* ends included */
     const char *help;
 } alea_option;
@@ -81,6 +81,9 @@ alea_exit alea__options_parse(const alea_command *command, int argc, char **argv
 
 /* The option of that name that a command has, or NULL. */
 const alea_option *alea__option_find(const alea_command *command, const char *name, size_t length);
+
+/* Whether its value is the name of a file. */
+bool alea__option_names_file(const alea_option *option);
 
 /* Check a value and keep it; `text` must live as long as the settings. Complains. */
 alea_exit alea__option_store(const alea_option *option, const char *text, alea_settings *settings);

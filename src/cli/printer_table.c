@@ -59,10 +59,16 @@ static void show_token(const table *self, int32_t token, int columns, char *out,
     snprintf(out, capacity, "%s%*s", text, columns > used ? columns - used : 0, "");
 }
 
-static alea_status put_alternatives(table *self, const alea_row_report *report, int room) {
-    for (int32_t i = 0; i < report->n_top; i++) {
-        if (self->columns && room < ALTERNATIVE_COLUMNS + 9) break;
-        room -= ALTERNATIVE_COLUMNS + 9;
+/* How many alternatives a line has room for. */
+static int32_t n_shown(const table *self, const alea_row_report *report) {
+    const int room = (self->columns - FIXED_COLUMNS) / (ALTERNATIVE_COLUMNS + 9);
+    if (!self->columns || room >= report->n_top) return report->n_top;
+    return room > 0 ? room : 0;
+}
+
+static alea_status put_alternatives(table *self, const alea_row_report *report) {
+    const int32_t n = n_shown(self, report);
+    for (int32_t i = 0; i < n; i++) {
         char text[160], entry[224];
         show_token(self, report->top[i].token, ALTERNATIVE_COLUMNS, text, sizeof text);
         snprintf(entry, sizeof entry, "  %s %5.1f%%", text,
@@ -87,19 +93,21 @@ static alea_status put_row(table *self, size_t index, int32_t token,
     }
     const double probability = exp((double)report->logprob);
     alea__bar(probability, BAR_CELLS, bar, sizeof bar);
+    if (n_shown(self, report) == 0) bar[strcspn(bar, " ")] = 0; /* no blanks at the line's end */
     const char *color = paint(self, alea__color_of(probability));
     const char *off = paint(self, ALEA_COLOR_OFF);
-    snprintf(row, sizeof row, "%5zu  %s%s%s  %9.4f  %6d  %s%s%s", index, color, text, off,
-             (double)report->logprob, report->rank, color, bar, off);
+    const int n = snprintf(row, sizeof row, "%5zu  %s%s%s  %9.4f  %6d", index, color, text, off,
+                           (double)report->logprob, report->rank);
+    if (*bar) snprintf(row + n, sizeof row - (size_t)n, "  %s%s%s", color, bar, off);
     alea_status status = put(self, row);
-    if (status >= 0) status = put_alternatives(self, report, self->columns - FIXED_COLUMNS);
+    if (status >= 0) status = put_alternatives(self, report);
     if (status >= 0) status = put(self, "\n");
     return status;
 }
 
 static alea_status put_titles(table *self) {
-    return put_line(self, "%s%5s  %-20s  %9s  %6s  %-20s%s", paint(self, ALEA_COLOR_DIM), "#",
-                    "token", "logprob", "rank", "probability", paint(self, ALEA_COLOR_OFF));
+    return put_line(self, "%s%5s  %-20s  %9s  %6s  %s%s", paint(self, ALEA_COLOR_DIM), "#", "token",
+                    "logprob", "rank", "probability", paint(self, ALEA_COLOR_OFF));
 }
 
 static void show_id(const alea_text_id *id, char *out, size_t capacity) {
@@ -114,7 +122,7 @@ static void show_id(const alea_text_id *id, char *out, size_t capacity) {
 static alea_status text_begin(alea_printer *base, const alea_text_id *id) {
     table *self = (table *)base;
     alea_status status = self->n_texts++ ? put(self, "\n") : ALEA_OK;
-    char name[512], model[256];
+    char name[512], model[1024];
     show_id(id, name, sizeof name);
     const char *described = base->session->info.model;
     alea__harmless_text((alea_bytes){(const uint8_t *)described, strlen(described)}, model,
@@ -131,8 +139,9 @@ static alea_status text_token(alea_printer *base, const alea_scored *scored) {
 
 static alea_status text_end(alea_printer *base, const alea_score_sums *sums) {
     table *self = (table *)base;
-    alea_status status = put_line(self, "%zu tokens, %zu scored, sum of logprobs %.4f",
-                                  sums->n_tokens, sums->n_scored, sums->sum_logprob);
+    alea_status status =
+        put_line(self, "%zu token%s, %zu scored, sum of logprobs %.4f", sums->n_tokens,
+                 sums->n_tokens == 1 ? "" : "s", sums->n_scored, sums->sum_logprob);
     if (status >= 0 && sums->n_scored)
         status = put_line(self, "perplexity %.4f, bits per byte %.4f", alea__score_perplexity(sums),
                           alea__score_bits_per_byte(sums));
@@ -222,8 +231,8 @@ static alea_status sample_end(alea_printer *base, const alea_sample_end *end) {
     if (status >= 0 && base->settings->logprobs < 0) status = put(self, "\n");
     if (status >= 0) status = alea__output_flush(base->output);
     if (status >= 0 && !base->settings->quiet)
-        fprintf(stderr, "alea: %zu tokens, ended by %s, seed %llu\n", self->sample_tokens, by,
-                (unsigned long long)base->seed);
+        fprintf(stderr, "alea: %zu token%s, ended by %s, seed %llu\n", self->sample_tokens,
+                self->sample_tokens == 1 ? "" : "s", by, (unsigned long long)base->seed);
     return status;
 }
 

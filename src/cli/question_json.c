@@ -70,8 +70,12 @@ static alea_status read_form(const alea_json_value *root, alea_question *questio
     const alea_json_value *ids = alea__json_given(root, "token_ids");
     const bool pair = prompt && continuation;
     if ((text != NULL) + pair + (ids != NULL) != 1 || (!pair && (prompt || continuation)))
-        return alea_error_set(error, ALEA_EINVAL,
-                              "a line must have text, or prompt and continuation, or token_ids");
+        return alea_error_set(
+            error, ALEA_EINVAL,
+            "a line must have text, or prompt and continuation, or token_ids, and "
+            "nothing of the others; this one has%s%s%s%s%s",
+            text ? " text" : "", prompt ? " prompt" : "", continuation ? " continuation" : "",
+            ids ? " token_ids" : "", text || prompt || continuation || ids ? "" : " none");
     if (ids) {
         question->kind = ALEA_QUESTION_IDS;
         alea_status status = read_ids(ids, tokens, &question->n_tokens, error);

@@ -166,8 +166,9 @@ static alea_status listen_tcp(alea_http_server *server, alea_error *error) {
     const int bound = listen_all(server, found, port, sizeof port);
     freeaddrinfo(found);
     if (bound == 0) return ALEA_OK;
-    return alea_error_set(error, ALEA_EIO, "cannot listen on %.100s port %d: %s", options->host,
-                          options->port, uv_strerror(bound));
+    return alea_error_set(error, ALEA_EIO, "cannot listen on %.100s port %d: %s%s", options->host,
+                          options->port, uv_strerror(bound),
+                          bound == UV_EADDRINUSE ? "; choose another port" : "");
 }
 
 /* A socket that nobody listens on is what a killed server left behind. */

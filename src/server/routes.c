@@ -294,7 +294,9 @@ void alea__server_request(void *user, alea_http_exchange *exchange) {
     else if ((at->needs & ALEA_NEEDS_MODEL) && !server->ready)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "the model is loading");
     else if ((at->needs & ALEA_NEEDS_JSON) && !is_json(exchange)) {
-        alea__api_error_http(&error, 415, "the Content-Type must be application/json");
+        alea__api_error_http(&error, 415,
+                             "the Content-Type must be application/json: send the header "
+                             "'Content-Type: application/json'");
         alea__server_fail(server, exchange, &error);
     } else if (at->body)
         alea__job_begin(server, exchange, visit, at->body);

@@ -23,7 +23,7 @@ class Manual(Case):
 
     def options(self, command):
         """(letter or None, name, value or None) as --help lists them."""
-        found = re.findall(r"^ +(?:-(\w), )?(--[\w-]+)(?: (\S+))?  ", self.good(command, "--help"),
+        found = re.findall(r"^ +(?:-(\w), )?(--[\w-]+)(?: (\S+))?(?:  |\n {26}\w)", self.good(command, "--help"),
                            re.M)
         self.assertIn("--help", [name for _, name, _ in found])
         return found
@@ -55,8 +55,8 @@ class Manual(Case):
         scripts = {shell: self.good("help", "--completion", shell) for shell in SHELLS}
         for command in self.commands():
             fish = [line for line in scripts["fish"].splitlines()
-                    if f"__fish_seen_subcommand_from {command}'" in line]
-            words = re.search(rf"^ +{command}\) options='(.*)' ;;$", scripts["bash"], re.M)[1].split()
+                    if f"__fish_seen_subcommand_from {command}' -l" in line]
+            words = re.search(rf"^ +{command}\) options='([^']*)'", scripts["bash"], re.M)[1].split()
             zsh = scripts["zsh"].partition(f"    {command}) _arguments")[2].partition(";;")[0]
             names = [name for _, name, _ in self.options(command)]
             self.assertEqual(words, names)
@@ -68,7 +68,11 @@ class Manual(Case):
         script = self.path("alea.bash", self.good("help", "--completion", "bash"))
         for words, expected in ((["sc"], ["score"]), (["score", "--wind"], ["--window"]),
                                 (["score", "--color", "n"], ["never"]), (["score", "--top", ""], []),
-                                (["help", "ins"], ["inspect"])):
+                                (["help", "ins"], ["inspect"]), (["help", "--m"], ["--man"]),
+                                (["help", "--man", "ins"], ["inspect"]), (["hel"], ["help"]),
+                                (["help", "--completion", "z"], ["zsh"]),
+                                (["bench", "e"], ["engine"]), (["bench", "--caps", "avx5"], ["avx512"]),
+                                (["serve", "--unix", self.folder + "/alea.b"], [script])):
             run = (f"source {script}; compopt() {{ :; }}; COMP_WORDS=(alea \"$@\"); "
                    "COMP_CWORD=$#; _alea; printf '%s\\n' \"${COMPREPLY[@]}\"")
             done = subprocess.run(["bash", "-c", run, "bash", *words], capture_output=True, text=True,

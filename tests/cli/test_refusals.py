@@ -18,6 +18,10 @@ REFUSALS = [
     ("unknown command", USAGE, "no command 'scroe'", ["scroe"], ""),
     ("help of an unknown command", USAGE, "no command 'x'", ["help", "x"], ""),
     ("unknown option", USAGE, "no option '--tpo'", ["score", "--tpo", "1"], ""),
+    ("an option mistyped", USAGE, "did you mean --window;", ["score", "--windows", "1"], ""),
+    ("another command's name for it", USAGE, "'--top', did you mean --logprobs;", ["generate", "--top", "1"], ""),
+    ("and the other way round", USAGE, "did you mean --top;", ["score", "--logprobs=1"], ""),
+    ("an option like no other", USAGE, "no option '--nonsense'; see", ["score", "--nonsense"], ""),
     ("unknown letter", USAGE, "no option '-z'", ["score", "-z"], ""),
     ("missing value", USAGE, "'--top' needs a value", ["score", "--top"], ""),
     ("nothing to score", USAGE, "needs something to score", ["score", *TOY], ""),
@@ -63,8 +67,9 @@ REFUSALS = [
     ("line without a prompt", INPUT, "line 1: .*prompt", ["generate", *TOY, "-l", "-"], '{"text":"a"}\n'),
     ("line with an empty prompt", INPUT, "line 1: .*empty", ["generate", "--model", "toy:bos=0", "-l", "-"], '{"prompt":""}\n'),
     ("line no object", INPUT, "line 1.*object", ["score", *TOY, "--jsonl", "-"], "[1]\n"),
-    ("line without a form", INPUT, "line 1.*must have", ["score", *TOY, "--jsonl", "-"], '{"id":1}\n'),
-    ("line with two forms", INPUT, "must have", ["score", *TOY, "--jsonl", "-"], '{"text":"a","token_ids":[1]}\n'),
+    ("line without a form", INPUT, "line 1.*must have.*has none$", ["score", *TOY, "--jsonl", "-"], '{"id":1}\n'),
+    ("line with one form and a half", INPUT, "this one has text prompt$", ["score", *TOY, "--jsonl", "-"], '{"text":"a","prompt":"b"}\n'),
+    ("line with two forms", INPUT, "this one has text token_ids$", ["score", *TOY, "--jsonl", "-"], '{"text":"a","token_ids":[1]}\n'),
     ("prompt alone", INPUT, "must have", ["score", *TOY, "--jsonl", "-"], '{"prompt":"a"}\n'),
     ("text no string", INPUT, "text", ["score", *TOY, "--jsonl", "-"], '{"text":5}\n'),
     ("id no scalar", INPUT, "id must be", ["score", *TOY, "--jsonl", "-"], '{"id":[],"text":"a"}\n'),
@@ -88,6 +93,7 @@ REFUSALS = [
     ("no folder for the output", OUTPUT, "cannot create", ["score", *TOY, "--text", "a", "-o", "/nowhere/x"], ""),
     ("no folder for the output, before the model", OUTPUT, "cannot create", ["generate", "-m", "nowhere.gguf", "-p", "a", "-o", "/nowhere/x"], ""),
     ("an output without a name", USAGE, "--output is empty", ["score", *TOY, "--text", "a", "-o", ""], ""),
+    ("a socket without a name", USAGE, "--unix is empty", ["serve", *TOY, "--unix", ""], ""),
     ("a model without a name", USAGE, "--model is empty", ["score", "--model", "", "--text", "a"], ""),
     ("a directory as output", OUTPUT, "Is a directory", ["score", *TOY, "--text", "a", "-o", "/"], ""),
     ("a full device as output", OUTPUT, "No space left", ["score", *TOY, "--text", "a", "-o", "/dev/full"], ""),
@@ -98,6 +104,7 @@ class Refusals(Case):
     def test_the_model_is_named_with_the_remedy_when_it_is_missing(self):
         said = self.run_alea("score", "--text", "a", env=environment(ALEA_MODEL="nowhere.gguf"))
         self.assertEqual(said.returncode, MODEL)
+        self.assertIn(b"ALEA_MODEL names nowhere.gguf", said.stderr)
         self.assertIn(b"--model", said.stderr)
 
     def test_a_truncated_model_is_refused(self):

@@ -421,6 +421,16 @@ class Terminal(Case):
             self.assertFalse(chr(byte) in shown and chr(byte) not in "\t\n\r", f"{byte:#x}")
         self.assertIn("\x1b\x1c", self.good(*args))
 
+    def test_no_row_ends_in_blanks(self):
+        for top in ("0", "2"):
+            for row in self.good("score", *TOY, "--text", "hello", "--top", top).splitlines():
+                self.assertEqual(row, row.rstrip())
+
+    def test_one_token_is_no_tokens(self):
+        self.assertIn("\n1 token, 0 scored", self.good("score", "--model", "toy:bos=0", "--text", "a"))
+        said = self.run_alea("generate", *TOY, "-p", "a", "-n", "1", "--seed", "1").stderr.decode()
+        self.assertTrue(said.startswith("alea: 1 token, ended by"), said)
+
     def test_rows_fit_the_terminal(self):
         plain = re.sub(r"\x1b\[[0-9;]*m", "",
                        self.on_terminal("score", *TOY, "--text", "hello", "--top", "20"))
@@ -439,6 +449,12 @@ class Terminal(Case):
 
 
 class Facts(Case):
+    def test_a_file_of_any_name_is_described_in_one_line(self):
+        odd = os.path.join(self.folder.encode(), b"we\nird\xff.gguf")
+        os.symlink(self.tiny().encode(), odd)
+        facts = json.loads(self.run_alea("inspect", "--json", odd).stdout)
+        self.assertRegex(facts["model"], r"^we\?ird\?, \d+[KM] ")
+
     def test_help_names_every_command_and_option(self):
         top = self.good("help")
         for command in ("score", "generate", "inspect", "bench"):

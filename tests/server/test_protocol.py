@@ -275,7 +275,7 @@ class Starts(rig.Case):
         self.refused(2, "the path of the unix socket is 200 bytes long", "--unix", "x" * 200)
         self.refused(4, "no_such.gguf", "--model", "no_such.gguf", "--port", "0")
         taken = socket.create_server(("127.0.0.1", 0))
-        self.refused(1, "cannot listen on 127.0.0.1 port", "--port", str(taken.getsockname()[1]))
+        self.refused(1, "cannot listen on 127.0.0.1 port.*choose another port", "--port", str(taken.getsockname()[1]))
         taken.close()
         with open(path, "w", encoding="ascii") as file:
             file.write("slots = 2\nbogus = 1\n")
@@ -290,6 +290,17 @@ class Starts(rig.Case):
         models = json.loads(server.ask("GET", "/v1/models")[2])["data"]
         self.assertEqual([(m["id"], m["max_model_len"]) for m in models], [("from-file", 512)])
         self.assertEqual(server.metric("alea_slots"), 2)
+        self.assertEqual(server.stop(), 0)
+
+    def test_a_kept_prefix_serves_its_own_salt_alone(self):
+        server = self.start("--prompt-tokens-details")
+
+        def cached(**fields):
+            usage = server.complete(prompt="a kept beginning", max_tokens=1, **fields)["usage"]
+            return usage["prompt_tokens_details"]["cached_tokens"]
+        for fields in ({}, {"cache_salt": "x"}, {"cache_salt": "y"}):
+            self.assertEqual(cached(**fields), 0)
+            self.assertGreater(cached(**fields), 0)
         self.assertEqual(server.stop(), 0)
 
     def test_a_unix_socket_serves_and_is_removed(self):
