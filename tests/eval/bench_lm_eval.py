@@ -80,6 +80,29 @@ def llama_server_says(settings, ids):
     return f"answers 200 with {n} log-probabilities {shape}, where {len(ids) + 1} are asked"
 
 
+def far_apart(a, b):
+    return max(abs(x - y) for x, y in zip(a, b))
+
+
+def peer_reads(server, peer, text):
+    """Whose row a token's value of the peer is: the one before the token, or the one behind it."""
+    status, answer = peer.ask("POST", "/v1/completions", json.dumps(
+        {"prompt": text, "max_tokens": 1, "echo": True, "logprobs": 1, "temperature": 0}))
+    if status != 200:
+        raise SystemExit(f"bench_lm_eval: error: the peer answers {status}")
+    said = json.loads(answer)["choices"][0]["logprobs"]["token_logprobs"][1:]
+    ids = server.tokenize(text)
+    score, = server.good("/v1/score", {"prompt": ids})["scores"]
+    behind = [server.good("/v1/score", {"prompt": ids[:i], "continuations": [[ids[i - 1]]]}
+                          )["scores"][0]["token_logprobs"][0] for i in range(2, len(ids) + 1)]
+    right, wrong = far_apart(said, score["token_logprobs"]), far_apart(said, behind)
+    if right < wrong:
+        return f"as Alea's, to {right:.2f} a token"
+    return (f"those of the row behind each token instead of the row before it (to {wrong:.2f} a "
+            f"token; {right:.2f} from the right ones): without a first token of the model's it "
+            "counts rows one too far")
+
+
 def write_parts(folder, items, n_parts):
     """Tasks of the same kind, each with its share of the items."""
     names = []
@@ -133,20 +156,20 @@ def main():
                 sums[way] += got
                 print(f"{settings.name}: part {i + 1} of {PARTS}: {way}: {taken:.1f} s", flush=True)
         ids = server.tokenize(items[0]["context"])
+        values = peer_reads(server, peer, items[0]["context"])
     finally:
         peer.close()
         server.close()
     print(f"{settings.name}: llama.cpp's own server, asked to score {len(ids)} tokens as the harness "
           f"asks, {llama_server_says(settings, ids)}", flush=True)
     first, second, third = ways
-    far = max(abs(a - b) for a, b in zip(sums[first], sums[second]))
     if sums[second] != sums[third] or len(sums[first]) != 4 * settings.items:
         raise SystemExit("bench_lm_eval: error: the clients disagree")
     print(f"{settings.name}: {settings.items} items of four choices: llama-cpp-python "
           f"{seconds[first]:.1f} s, Alea {seconds[second]:.1f} s ({seconds[first] / seconds[second]:.1f} "
           f"times as fast; asked: 3), with batches and concurrency {seconds[third]:.1f} s "
-          f"({seconds[first] / seconds[third]:.1f} times); sums of log-probabilities differ by "
-          f"{far:.3f} at most", flush=True)
+          f"({seconds[first] / seconds[third]:.1f} times)", flush=True)
+    print(f"{settings.name}: llama-cpp-python's values are {values}", flush=True)
 
 
 if __name__ == "__main__":

@@ -244,7 +244,7 @@ def main():
                 if model == "tiny-2" and name != "prefill":
                     continue  # the same as with more layers
                 fewer = not layers and name in ("prefill", "cache")
-                n_rounds = (settings.rounds + 1) // 2 if fewer else 2 * settings.rounds
+                n_rounds = max(settings.rounds // 2, 1) if fewer else 2 * settings.rounds
                 BENCHES[name](settings, n_rounds)
                 sys.stdout.flush()
 

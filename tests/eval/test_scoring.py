@@ -259,6 +259,22 @@ class Harness(Case):
         self.assertEqual(answer["usage"]["completion_tokens"], 0)
         self.assertEqual(arrays(answer["choices"][0]), self.values_of([prompt])[0][:-1])
 
+    def test_generation_is_read_by_index(self):
+        """generate_until: nested ids, a list of stops; its chat sends four of them at most."""
+        prompts, stop = some_prompts(3, seed=9), ["\n\n", "a", "e"]
+        body = {"prompt": prompts, "model": "toy", "max_tokens": 24, "temperature": 0, "stop": stop,
+                "seed": 1234}
+        choices = self.complete(body)["choices"]
+        self.assertEqual([choice["index"] for choice in choices], [0, 1, 2])
+        for prompt, choice in zip(prompts, choices):
+            alone = self.complete({**body, "prompt": [prompt]})["choices"][0]
+            self.assertEqual(choice["text"], alone["text"])
+            self.assertFalse(any(word in choice["text"] for word in stop))
+        chat = {"messages": [{"role": "user", "content": "Tom said"}], "model": "toy",
+                "max_tokens": 24, "temperature": 0, "stop": stop, "seed": 1234}
+        message = self.server.good("/v1/chat/completions", chat)["choices"][0]["message"]
+        self.assertFalse(any(word in message["content"] for word in stop))
+
     def test_the_older_gguf_client_cuts_by_characters(self):
         context, continuation = "The fence is tall. é", " and wide"
         body = {"prompt": context + continuation, "logprobs": 10, "temperature": 0.0,
