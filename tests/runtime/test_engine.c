@@ -342,7 +342,7 @@ static void test_cancel_and_deadline_end_a_request_where_it_stands(void **state)
     const int32_t prompt[] = {1};
     static rig_choice choices[3];
     alea_request *running = rig_submit(&r, prompt, 1, &params);
-    params.deadline_ns = 50;
+    params.deadline_ns = 60; /* the moment itself is too late */
     alea_request *waiting = rig_submit(&r, prompt, 1, &params);
     params.deadline_ns = 0;
     params.max_tokens = 2;
@@ -538,6 +538,7 @@ static void test_a_prefix_is_reused_and_reported(void **state) {
         prompt[i] = i;
     alea_request_params params = alea__params_default();
     params.max_tokens = 4;
+    params.ignore_end = true;
     static rig_choice choice;
     rig_run(&r, prompt, 40, &params, &choice);
     prompt[39] = 200;
@@ -556,6 +557,55 @@ static void test_a_prefix_is_reused_and_reported(void **state) {
     assert_int_equal(stats.output_tokens, 8);
     assert_int_equal(stats.finished, 2);
     alea__request_release(request);
+    rig_close(&r);
+}
+
+/* What a request finds when it begins is reuse; what its later choices copy of its own, and what it
+ * finds of itself after it lost its slot, is not. */
+static void test_a_request_s_own_tokens_are_no_reuse(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 1, 64, defaults);
+    int32_t prompt[40];
+    for (int32_t i = 0; i < 40; i++)
+        prompt[i] = i;
+    static rig_choice choices[2];
+    memset(choices, 0, sizeof choices);
+    alea_request_params params = alea__params_default();
+    params.choices = 2;
+    params.ignore_end = true;
+    alea_request *request = rig_submit(&r, prompt, 40, &params);
+    for (int32_t step = 0; step < 4; step++)
+        assert_int_equal(alea__engine_step(r.engine, 1), ALEA_OK);
+    params.priority = -1;
+    params.choices = 1;
+    alea_request *urgent = rig_submit(&r, prompt, 20, &params);
+    static rig_choice other;
+    memset(&other, 0, sizeof other);
+    rig_finish(&r, urgent, &other);
+    while (!rig_read(request, choices))
+        assert_true(alea__engine_step(r.engine, 1) >= 0);
+    alea_request_usage usage;
+    alea__request_usage_read(request, &usage);
+    assert_int_equal(usage.cached_tokens, 0);
+    alea_engine_stats stats;
+    alea__engine_stats_read(r.engine, &stats);
+    assert_int_equal(stats.preempted, 1);
+    assert_int_equal(stats.cached_tokens, 19 + 39); /* the urgent one's, the second choice's */
+    alea__request_release(request);
+    rig_close(&r);
+}
+
+static void test_a_stopped_engine_takes_no_request(void **state) {
+    (void)state;
+    rig r = rig_open("vocab=320", 1, 64, defaults);
+    alea__engine_stop(r.engine);
+    const int32_t prompt = 1;
+    const alea_request_params params = alea__params_default();
+    alea_request *request = NULL;
+    alea_error error;
+    assert_int_equal(alea__engine_submit(r.engine, &prompt, 1, &params, &request, &error),
+                     ALEA_ECANCELLED);
+    assert_null(request);
     rig_close(&r);
 }
 
@@ -647,6 +697,8 @@ int main(void) {
         cmocka_unit_test(test_a_reader_is_notified_of_what_came),
         cmocka_unit_test(test_the_older_prompt_has_its_answer_first),
         cmocka_unit_test(test_a_prefix_is_reused_and_reported),
+        cmocka_unit_test(test_a_request_s_own_tokens_are_no_reuse),
+        cmocka_unit_test(test_a_stopped_engine_takes_no_request),
         cmocka_unit_test(test_texts_that_begin_alike_do_not_write_over_each_other),
         cmocka_unit_test(test_the_least_recently_used_text_goes_first),
         cmocka_unit_test(test_a_prefix_serves_its_own_salt_alone),
