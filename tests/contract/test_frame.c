@@ -152,6 +152,18 @@ static void test_copies_move_one_half_and_w_pairs(void **state) {
         assert_int_equal(to.logprobs[i], copied ? r->out.logprobs[i] : 0x7e7e7e7e);
     }
     assert_int_equal(alea__frames_abandon(&r->frames, frame, NULL), ALEA_OK);
+    int32_t ids[100];
+    for (int32_t i = 0; i < 100; i++)
+        ids[i] = i;
+    lane.token_ids = ids;
+    lane.n_token_ids = 100;
+    const int32_t wide = rig_begin(r, &lane, 1);
+    assert_int_equal(alea__frame_copy(&r->frames, wide, &to),
+                     record_bytes + (size_t)RIG_CAPACITY * RIG_TOKENS * 202 * 4);
+    assert_memory_equal(alea__completion_payload(&to, wide, 2, 7),
+                        alea__completion_payload(&r->out, wide, 2, 7), 202 * 4);
+    assert_int_equal(alea__frames_abandon(&r->frames, wide, NULL), ALEA_OK);
+    lane = rig_lane(2, 1);
     lane.logprobs = false;
     const int32_t quiet = rig_begin(r, &lane, 1);
     memset(to.logprobs, 0x7e, words * sizeof(int32_t));

@@ -288,6 +288,8 @@ static void test_every_rule_of_a_round_item_is_checked(void **state) {
     assert_round_fails(core, twice, 2, ALEA_EINVAL, "item 0 too");
     const alea_round_item many[SEQUENCES + 1] = {good, good, good, good};
     assert_round_fails(core, many, SEQUENCES + 1, ALEA_EINVAL, "4 items for 3");
+    ((fake_core *)core)->lengths[0] = 2;
+    assert_round_fails(core, &good, 1, ALEA_EINVAL, "position is 0, sequence 0 holds 2");
     assert_int_equal(fake.submitted, 0);
     alea_core_close(core);
 }

@@ -298,6 +298,13 @@ static void test_a_scoring_core_lists_its_capacities(void **state) {
         static const int32_t want[] = {128, 512, 2048, 3000};
         assert_int_equal(c.n_scored_capacities, 4);
         assert_memory_equal(c.scored_capacities, want, sizeof want);
+        for (size_t i = 0; i < m->n_graphs / 2; i++) { /* in whatever order they are listed */
+            Alea__Core__Graph *last = m->graphs[m->n_graphs - 1 - i];
+            m->graphs[m->n_graphs - 1 - i] = m->graphs[i];
+            m->graphs[i] = last;
+        }
+        assert_int_equal(check(m, &c, &error), ALEA_OK);
+        assert_memory_equal(c.scored_capacities, want, sizeof want);
         alea__core__manifest__free_unpacked(m, NULL);
     }
 }

@@ -64,6 +64,8 @@ static void test_nothing_is_written_where_it_does_not_fit(void **state) {
         assert_int_equal(out[i], '#');
     assert_int_equal(alea__token_text(&fragment, out, 10), 10);
     assert_int_equal(out[10], '#');
+    assert_int_equal(alea__token_text(&whole, out, 4), 4);
+    assert_memory_equal(out, "four", 4);
 }
 
 /* ---- whole vocabularies: the toy's here, real ones where a core is linked ---- */
