@@ -55,7 +55,6 @@ static void test_a_scored_prefix_is_reused_with_its_scores(void **state) {
     rig_close(&r);
 }
 
-/* Nothing is left to compute but the answer, which has to wait for the reader all the same. */
 static void test_scores_serve_their_own_salt_alone(void **state) {
     (void)state;
     int32_t tokens[120];
@@ -71,6 +70,7 @@ static void test_scores_serve_their_own_salt_alone(void **state) {
     rig_close(&r);
 }
 
+/* Nothing is left to compute but the answer, which has to wait for the reader all the same. */
 static void test_stored_scores_reach_a_late_reader_before_the_answer(void **state) {
     (void)state;
     int32_t tokens[90];
