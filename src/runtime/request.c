@@ -155,7 +155,10 @@ static void carve_scores(carver *c, const alea_engine *engine, alea_request *req
     request->scores.width = ring.width;
 }
 
-/* Called twice: with c->base NULL it counts, then it fills. */
+/* Where the pieces of a request's block begin, behind the request itself. */
+enum { RUNS_AT = (sizeof(alea_request) + 15) / 16 * 16 };
+
+/* Called twice: with c->base NULL it counts and changes nothing that it is given, then it fills. */
 static void carve_request(carver *c, const alea_engine *engine, alea_request *request,
                           const int32_t *prompt, int32_t n_prompt) {
     alea_request_params *p = &request->params;
@@ -262,12 +265,18 @@ static alea_request_params cut_params(const alea_engine *engine, int32_t n_promp
     return cut;
 }
 
+/* Of a request with the parameters of `head`, which stays as it is; 0: too many to count. */
+static size_t block_bytes(const alea_engine *engine, alea_request *head, int32_t n_prompt) {
+    carver count = {.used = RUNS_AT};
+    carve_request(&count, engine, head, NULL, n_prompt);
+    size_t bytes = 0;
+    return !count.overflow && alea__size_align(count.used, 64, &bytes) ? bytes : 0;
+}
+
 size_t alea__engine_request_bytes(const alea_engine *engine, int32_t n_prompt,
                                   const alea_request_params *params) {
     alea_request head = {.params = cut_params(engine, n_prompt, params)};
-    carver count = {.used = sizeof(alea_request)};
-    carve_request(&count, engine, &head, NULL, n_prompt);
-    return count.overflow ? 0 : count.used;
+    return block_bytes(engine, &head, n_prompt);
 }
 
 static alea_status build_request(alea_engine *engine, const int32_t *prompt, int32_t n_prompt,
@@ -277,23 +286,19 @@ static alea_status build_request(alea_engine *engine, const int32_t *prompt, int
         getrandom(&head.params.seed, sizeof head.params.seed, 0) != sizeof head.params.seed) {
         return ALEA_EIO;
     }
-    const alea_request_params kept = head.params;
-    const size_t runs_at = (sizeof(alea_request) + 15) & ~(size_t)15;
-    carver count = {.used = runs_at};
-    carve_request(&count, engine, &head, prompt, n_prompt);
-    if (count.overflow) return ALEA_ENOMEM;
-    uint8_t *block = aligned_alloc(64, (count.used + 63) & ~(size_t)63);
+    const size_t bytes = block_bytes(engine, &head, n_prompt);
+    uint8_t *block = bytes > 0 ? aligned_alloc(64, bytes) : NULL;
     if (!block) return ALEA_ENOMEM;
     alea_request *request = (alea_request *)block;
-    *request = (alea_request){.engine = engine, .params = kept};
-    carver fill = {.base = block, .used = runs_at};
+    *request = (alea_request){.engine = engine, .params = head.params};
+    carver fill = {.base = block, .used = RUNS_AT};
     carve_request(&fill, engine, request, prompt, n_prompt);
     atomic_init(&request->references, 2);
     atomic_fetch_add(&engine->references, 1);
     atomic_init(&request->cancelled, false);
     pthread_mutex_init(&request->mutex, NULL);
     alea__wait_init(&request->readable);
-    request->usage = (alea_request_usage){.prompt_tokens = n_prompt, .seed = kept.seed};
+    request->usage = (alea_request_usage){.prompt_tokens = n_prompt, .seed = head.params.seed};
     *out = request;
     return ALEA_OK;
 }

@@ -126,6 +126,7 @@ static size_t submit_bytes(rig *r, const alea_request_params *params) {
     alea_request *request = rig_submit(r, long_prompt, 8, params);
     const size_t bytes = atomic_load(&allocated_bytes);
     alea__request_release(request);
+    assert_int_equal(alea__engine_request_bytes(r->engine, 8, params), bytes); /* as announced */
     return bytes;
 }
 
@@ -141,6 +142,30 @@ static void test_what_came_before_is_kept_for_penalties_alone(void **state) {
     assert_in_range(bytes[1] - bytes[0], 4 * 512, 4 * 512 + 64);
     params.presence_penalty = 0.5f;
     assert_in_range(submit_bytes(&r, &params) - bytes[1], 16 * 1024, 32 * 1032);
+    rig_close(&r);
+}
+
+static void test_what_a_request_takes_is_told_beforehand(void **state) {
+    (void)state;
+    rig r = open_scoring(ALEA_SCORED_CACHE_OFF);
+    alea_request_params params = busy_params();
+    static const int32_t ids[] = {1, 2, 3};
+    const alea_token_list words[] = {{ids, 3}, {ids, 1}};
+    const alea_bytes stops[] = {{(const uint8_t *)"stop", 4}, {(const uint8_t *)"here!", 5}};
+    const alea_token_bias bias = {1, 1.0f};
+    params.bad_words = words;
+    params.stops = stops;
+    params.biases = &bias;
+    params.allowed = (alea_token_list){ids, 3};
+    for (int32_t i = 0; i < 16; i++) {
+        params.choices = 1 + i % 5;
+        params.n_bad_words = i % 3;
+        params.n_stops = i / 2 % 3;
+        params.n_biases = i / 4 % 2;
+        params.prompt_top = i % 4 - 1;
+        params.stop_tokens = (alea_token_list){ids, i % 4};
+        assert_true(submit_bytes(&r, &params) > 0);
+    }
     rig_close(&r);
 }
 
@@ -274,6 +299,7 @@ int main(void) {
         cmocka_unit_test(test_rounds_allocate_nothing),
         cmocka_unit_test(test_a_long_prompt_is_scored_in_bounded_memory_CORE_14),
         cmocka_unit_test(test_what_came_before_is_kept_for_penalties_alone),
+        cmocka_unit_test(test_what_a_request_takes_is_told_beforehand),
         cmocka_unit_test(test_no_memory_is_taken_for_tokens_that_no_context_holds),
         cmocka_unit_test(test_scoring_twice_takes_the_same_memory_CORE_04),
         cmocka_unit_test(test_more_than_twenty_alternatives_allocate_nothing_CORE_03),
