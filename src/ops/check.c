@@ -183,7 +183,7 @@ static int64_t stride_of(const DLTensor *tensor, int32_t d) {
 }
 
 /* Every element of an output has an address of its own: sorted by stride, each dimension steps
- * over all that the smaller ones reach. */
+ * over all that the smaller ones reach. What it spans is known to fit. */
 static bool elements_are_distinct(const DLTensor *tensor) {
     int64_t reach = 0;
     uint32_t done = 0;
@@ -197,11 +197,7 @@ static bool elements_are_distinct(const DLTensor *tensor) {
         if (tensor->shape[best] < 2) continue;
         const int64_t stride = stride_of(tensor, best);
         if (stride <= reach) return false;
-        int64_t step;
-        if (__builtin_mul_overflow(stride, tensor->shape[best] - 1, &step) ||
-            __builtin_add_overflow(reach, step, &reach)) {
-            return false;
-        }
+        reach += stride * (tensor->shape[best] - 1);
     }
     return true;
 }

@@ -244,6 +244,39 @@ static void test_missing_tensors_are_named(void **state) {
     call_make(&the_call, ALEA_OP_LOGPROBS);
     the_call.t[8] = NULL;
     expect(&the_call, ALEA_EINVAL, "logprobs is given without tokens");
+    the_call.t[1] = NULL;
+    expect(&the_call, ALEA_EINVAL, "ranks is given without tokens");
+    the_call.t[7] = NULL;
+    the_call.t[2] = NULL;
+    expect(&the_call, ALEA_EINVAL, "logits is NULL");
+    const int32_t needed[] = {5, 10, 11};
+    for (int i = 0; i < 3; i++) {
+        call_make(&the_call, ALEA_OP_SAMPLE_LOGITS);
+        the_call.t[needed[i]] = NULL;
+        expect(&the_call, ALEA_EINVAL, names[ALEA_OP_SAMPLE_LOGITS][needed[i]]);
+    }
+}
+
+static void test_structs_of_another_size_are_named(void **state) {
+    (void)state;
+    const alea_op_config config = rig_config((rig_how){0}, VOCAB, 0);
+    const alea_logprobs_tensors old = {.struct_bytes = sizeof old - 8};
+    const alea_sample_logits_tensors older = {.struct_bytes = 0};
+    alea_logprobs *report = NULL;
+    alea_sample_logits *choose = NULL;
+    alea_error error = {0};
+    assert_int_equal(alea_logprobs_create(&config, &report, NULL), ALEA_OK);
+    assert_int_equal(alea_sample_logits_create(&config, &choose, NULL), ALEA_OK);
+    assert_int_equal(alea_logprobs_run(report, &old, NULL, &error), ALEA_EINVAL);
+    assert_non_null(strstr(error.message, "tensors.struct_bytes is 80; this library's is 88"));
+    assert_int_equal(alea_sample_logits_run(choose, &older, NULL, &error), ALEA_EINVAL);
+    assert_non_null(strstr(error.message, "tensors.struct_bytes is 0"));
+    assert_int_equal(alea_logprobs_run(report, NULL, NULL, &error), ALEA_EINVAL);
+    assert_string_equal(error.message, "tensors is NULL");
+    assert_int_equal(alea_sample_logits_run(choose, NULL, NULL, &error), ALEA_EINVAL);
+    assert_string_equal(error.message, "tensors is NULL");
+    alea_logprobs_destroy(report);
+    alea_sample_logits_destroy(choose);
 }
 
 static void test_wrong_dtypes_are_named(void **state) {
@@ -269,6 +302,10 @@ static void test_wrong_dtypes_are_named(void **state) {
     call_make(&the_call, ALEA_OP_TOPK_MASK);
     the_call.config.dtype = ALEA_BFLOAT16;
     expect(&the_call, ALEA_EINVAL, "it must be bfloat16");
+    the_call.config.dtype = ALEA_FLOAT16;
+    expect(&the_call, ALEA_EINVAL, "it must be float16");
+    the_call.config.dtype = ALEA_FLOAT32;
+    assert_int_equal(call_run(&the_call, NULL), ALEA_OK);
 }
 
 static void test_wrong_ranks_are_named(void **state) {
@@ -316,9 +353,28 @@ static void test_mismatched_shapes_are_named(void **state) {
         const alea_status status = call_run(&the_call, &error);
         assert_true(status < 0 && error.message[0]);
     }
-    call_make(&the_call, ALEA_OP_TOPK_MASK);
-    the_call.t[2]->shape[0] = 3;
-    expect(&the_call, ALEA_EINVAL, "k has 3 in dimension 0 (rows) where logits calls for 2");
+    static const struct {
+        alea_op_kind kind;
+        int32_t argument, dimension;
+        const char *message;
+    } mismatches[] = {
+        {ALEA_OP_TOPK_MASK, 2, 0, "k has 3 in dimension 0 (rows) where logits calls for 2"},
+        {ALEA_OP_TOPP_MASK, 0, 1, "masked has 65 in dimension 1 (vocab) where logits calls for 64"},
+        {ALEA_OP_TOPK_SELECT, 2, 0, "starts has 2 in dimension 0 (batch) where scores calls for 1"},
+        {ALEA_OP_TOPK_SELECT, 3, 1, "ends has 3 in dimension 1 (queries) where scores calls for 2"},
+        {ALEA_OP_TOPK_SELECT, 0, 2, "indices has 2 in dimension 2 (groups) where scores calls"},
+        {ALEA_OP_TOPK_SELECT, 0, 3, "indices has 4 in dimension 3 (topk) where the config's topk"},
+        {ALEA_OP_CHAIN_SAMPLE, 3, 1,
+         "draft_tokens has 3 in dimension 1 (drafts) where draft_probs"},
+        {ALEA_OP_CHAIN_SAMPLE, 0, 1, "tokens has 4 in dimension 1 (drafts + 1) where draft_probs"},
+        {ALEA_OP_LOGPROBS, 3, 1,
+         "alternatives has 4 in dimension 1 (topk) where given calls for 3"},
+    };
+    for (size_t i = 0; i < sizeof mismatches / sizeof *mismatches; i++) {
+        call_make(&the_call, mismatches[i].kind);
+        the_call.t[mismatches[i].argument]->shape[mismatches[i].dimension]++;
+        expect(&the_call, ALEA_EINVAL, mismatches[i].message);
+    }
     call_make(&the_call, ALEA_OP_CHAIN_SAMPLE);
     the_call.t[4]->shape[1] = 2;
     expect(&the_call, ALEA_EINVAL, "target_probs has 2 in dimension 1 (drafts + 1)");
@@ -404,6 +460,19 @@ static void test_sizes_beyond_the_limits_are_named(void **state) {
     call_make(&the_call, ALEA_OP_LOGPROBS);
     the_call.t[9]->shape[1] = 129;
     expect(&the_call, ALEA_ELIMIT, "given has 129 ids");
+    call_make(&the_call, ALEA_OP_CHAIN_SAMPLE);
+    for (int32_t i = 0; i < 5; i++) {
+        if (i != 1) the_call.t[i]->shape[1] -= DRAFTS;
+    }
+    expect(&the_call, ALEA_EINVAL, "draft_tokens has no drafts; N must be at least 1");
+    for (int32_t i = 0; i < 5; i++) {
+        if (i != 1) the_call.t[i]->shape[1] += INT32_MAX;
+    }
+    expect(&the_call, ALEA_ELIMIT, "draft_tokens has 2147483647 drafts; 2^31 - 2 is the most");
+    call_make(&the_call, ALEA_OP_TOPK_SELECT);
+    for (int32_t i = 0; i < 4; i++)
+        the_call.t[i]->shape[0] = INT64_MAX / 2 + 1;
+    expect(&the_call, ALEA_ELIMIT, "scores has too many rows: B * S * G");
     call_make(&the_call, ALEA_OP_TOPK_SELECT);
     the_call.config.topk = VOCAB;
     the_call.t[0]->shape[3] = VOCAB;
@@ -658,6 +727,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_good_calls_are_taken),
         cmocka_unit_test(test_missing_tensors_are_named),
+        cmocka_unit_test(test_structs_of_another_size_are_named),
         cmocka_unit_test(test_wrong_dtypes_are_named),
         cmocka_unit_test(test_wrong_ranks_are_named),
         cmocka_unit_test(test_wrong_devices_are_named),
