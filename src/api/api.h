@@ -240,9 +240,10 @@ void alea__api_text_free(alea_api_text *text);
  * Result    *answer, to be freed by alea__api_answer_free before the job
  * Errors    ALEA_ENOMEM
  * Memory    the heap: 8 bytes a prompt at first. With a prompt's first event come some 200 bytes
- * for each of its choices, which a stream gives back after their last. A stream keeps no history, a
- * whole answer 64 bytes a token and 8 for each alternative, a scored prompt 40 and 8 Threads   one
- * per answer
+ *           for each of its choices, which a stream gives back after their last. A stream keeps no
+ *           history, a whole answer 64 bytes a token and 8 for each alternative, a scored prompt
+ *           40 and 8
+ * Threads   one per answer
  */
 alea_status alea__api_answer_begin(const alea_api_job *job, alea_api_emit emit, void *user,
                                    alea_api_answer **answer) ALEA_MUST_USE;
