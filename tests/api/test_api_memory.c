@@ -179,6 +179,30 @@ static void test_a_chat_survives_any_lack_of_memory(void **state) {
             10);
 }
 
+static void test_a_score_is_read_with_any_lack_of_memory(void **state) {
+    static const char *const bodies[] = {
+        "{\"prompt\":\"hello\",\"continuations\":[\" world\",\" of\"]}",
+        "{\"prompt\":\"hello world\",\"window\":4,\"stride\":2}",
+        "{\"prompt\":[1,2,3,4,5,6,7],\"window\":2}"};
+    const fixture *f = *state;
+    for (size_t i = 0; i < sizeof bodies / sizeof *bodies; i++) {
+        const alea_api_context context = {.now_s = 1};
+        bool read = false;
+        for (int at = 0; !read; at++) {
+            alea_api_error error;
+            alea_api_job *job = NULL;
+            countdown = at;
+            const alea_status status = alea__api_job_parse(
+                f->api, ALEA_API_SCORE, alea__api_bytes(bodies[i]), &context, &job, &error);
+            read = countdown >= 0;
+            countdown = -1;
+            if (status < 0) check_error(&error);
+            assert_true(status >= 0 || !read);
+            alea__api_job_free(job);
+        }
+    }
+}
+
 static void take_token(alea_api_answer *answer, int32_t prompt, int32_t choice) {
     const alea_event event = {.kind = ALEA_EVENT_TOKEN,
                               .choice = choice,
@@ -315,6 +339,7 @@ int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_a_completion_survives_any_lack_of_memory),
         cmocka_unit_test(test_a_chat_survives_any_lack_of_memory),
+        cmocka_unit_test(test_a_score_is_read_with_any_lack_of_memory),
         cmocka_unit_test(test_choices_are_held_from_their_first_event_on),
         cmocka_unit_test(test_an_answer_keeps_its_bound),
         cmocka_unit_test(test_small_bodies_survive_any_lack_of_memory),

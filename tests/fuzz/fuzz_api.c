@@ -93,7 +93,8 @@ static void run(service *self, const alea_api_job *job, int32_t prompt, alea_api
 static bool is_small(const alea_api_job *job) {
     int64_t work = 0;
     for (int32_t i = 0; i < job->n_prompts && work <= WORK_MAX; i++)
-        work += (int64_t)job->prompts[i].max_tokens * job->params.choices;
+        work += (int64_t)job->prompts[i].max_tokens * job->params.choices +
+                (job->document_tokens > 0 ? job->prompts[i].n_tokens / 16 : 0);
     return work <= WORK_MAX;
 }
 
