@@ -8,6 +8,9 @@
 #include <stdlib.h>
 
 #include "server/server_parts.h"
+#include "text/chat_template.h"
+
+#define OWN_STACK_BYTES ((size_t)4 << 20)
 
 void alea__job_read(alea_job *job) {
     static const uint8_t none[1] = {0};
@@ -99,13 +102,19 @@ static void *work_on_light(void *user) {
 }
 
 alea_status alea__workers_start(alea_server *server) {
-    while (server->n_workers < ALEA_SERVER_WORKERS) {
+    pthread_attr_t attributes;
+    if (pthread_attr_init(&attributes) != 0) return ALEA_ENOMEM;
+    /* Templates are rendered on it: with less they would need a thread more. */
+    bool started =
+        pthread_attr_setstacksize(&attributes, ALEA_CHAT_STACK_BYTES + OWN_STACK_BYTES) == 0;
+    while (started && server->n_workers < ALEA_SERVER_WORKERS) {
         void *(*start)(void *user) = server->n_workers == 0 ? work_on_all : work_on_light;
-        if (pthread_create(&server->workers[server->n_workers], NULL, start, server) != 0)
-            return ALEA_ENOMEM;
-        server->n_workers++;
+        started =
+            pthread_create(&server->workers[server->n_workers], &attributes, start, server) == 0;
+        server->n_workers += started;
     }
-    return ALEA_OK;
+    pthread_attr_destroy(&attributes);
+    return started ? ALEA_OK : ALEA_ENOMEM;
 }
 
 void alea__workers_stop(alea_server *server) {

@@ -1,11 +1,12 @@
 /*
  * Chat templates behind a C interface. C++ because the engine is; nothing of it is visible outside
- * and no exception leaves. Parsing and rendering run on a thread of their own, whose large stack
- * and guard (jinja_guard.h) bound whatever a template does.
+ * and no exception leaves. Parsing and rendering run on a large stack, a thread's of their own where
+ * the caller's is small, and under a guard (jinja_guard.h): both bound whatever a template does.
  */
 #include "text/chat_template.h"
 
 #include <pthread.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
@@ -34,7 +35,7 @@ struct alea_chat_template {
 
 namespace {
 
-constexpr size_t stack_bytes = size_t{32} << 20;
+constexpr size_t stack_bytes = ALEA_CHAT_STACK_BYTES;
 constexpr size_t stack_reserve_bytes = size_t{8} << 20; // for what cannot throw: destructors
 constexpr size_t json_bytes_max = size_t{1} << 30;
 
@@ -119,6 +120,7 @@ void *on_thread(void *argument) {
     task &work = *static_cast<task *>(argument);
     const char here = 0;
     work.guard.stack_low = reinterpret_cast<uintptr_t>(&here) - (stack_bytes - stack_reserve_bytes);
+    work.guard.time_ns_end += alea_jinja::used_ns();
     alea_jinja::current = &work.guard;
     work.status = attempt(work);
     work.guard.suspended = true;
@@ -127,7 +129,25 @@ void *on_thread(void *argument) {
     return nullptr;
 }
 
+// Whether this thread, not the process's first, has a stack that is as large as one of its own.
+bool has_room() {
+    const char here = 0;
+    pthread_attr_t attributes;
+    void *low = nullptr;
+    size_t bytes = 0;
+    if (gettid() == getpid() || pthread_getattr_np(pthread_self(), &attributes) != 0) return false;
+    const bool is_known = pthread_attr_getstack(&attributes, &low, &bytes) == 0;
+    pthread_attr_destroy(&attributes);
+    return is_known &&
+           reinterpret_cast<uintptr_t>(&here) - reinterpret_cast<uintptr_t>(low) >= stack_bytes;
+}
+
 alea_status perform(task &work, alea_error *error) {
+    if (has_room()) {
+        on_thread(&work);
+        if (work.status < 0 && error) *error = work.error;
+        return work.status;
+    }
     pthread_attr_t attributes;
     pthread_t thread;
     if (pthread_attr_init(&attributes) != 0)
@@ -154,7 +174,7 @@ void arm(alea_jinja::guard &guard, const alea_chat_limits &limits, size_t input_
         limits.time_ms_max > 0 ? limits.time_ms_max : static_cast<int64_t>(usual_ms);
     guard.steps_left = or_default(limits.steps_max, 50000000);
     guard.bytes_left = static_cast<int64_t>(std::min<uint64_t>(bytes, INT64_MAX));
-    guard.time_ns_max = ms * 1000000;
+    guard.time_ns_end = ms * 1000000; // from the start on, which is not yet
 }
 
 /* ---- input ---- */

@@ -31,13 +31,13 @@ struct graveyard {
 thread_local graveyard graves;
 thread_local tracked *newest = nullptr;
 
+} // namespace
+
 int64_t used_ns() {
     timespec now;
     clock_gettime(CLOCK_THREAD_CPUTIME_ID, &now);
     return static_cast<int64_t>(now.tv_sec) * 1000000000 + now.tv_nsec;
 }
-
-} // namespace
 
 void pass(limit which) {
     if (current && current->passed == limit::none) current->passed = which;
@@ -51,7 +51,7 @@ void step(size_t n) {
     if (own->steps_left < n) pass(limit::steps);
     const uint64_t before = own->steps_left;
     own->steps_left -= n;
-    if (before / steps_per_look != own->steps_left / steps_per_look && used_ns() > own->time_ns_max)
+    if (before / steps_per_look != own->steps_left / steps_per_look && used_ns() > own->time_ns_end)
         pass(limit::time);
 }
 

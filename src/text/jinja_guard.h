@@ -35,7 +35,7 @@ struct limit_passed {};
 struct guard {
     uint64_t steps_left;
     int64_t bytes_left;
-    int64_t time_ns_max; // of the thread's processor time: it never waits
+    int64_t time_ns_end; // of used_ns: it never waits
     uintptr_t stack_low;
     limit passed = limit::none;
     size_t at = 0;                   // offset in the source of the node at work
@@ -43,6 +43,8 @@ struct guard {
     unsigned depth = 0;
     bool suspended = false;
 };
+
+int64_t used_ns(); // this thread's processor time
 
 // The guard of this thread; nullptr: none.
 extern thread_local guard *current;

@@ -148,6 +148,19 @@ class Templates(rig.Case):
         self.assertIn(b"it takes more", answer)
         self.assertLess(used, 10 if rig.SANITIZED else 2)  # half a second is the template's
 
+    def test_a_deep_template_ends_as_well(self):
+        """It is rendered on the stack of the thread that reads bodies."""
+        for template in ("{{ " + "(" * 50000 + "1" + ")" * 50000 + " }}",
+                         "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
+                         "{{ " + "[" * 300 + "]" * 300 + " }}"):
+            body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1,
+                    "chat_template": template}
+            status, _, answer = self.server.ask("POST", "/v1/chat/completions", body)
+            self.assertIn(status, (200, 400), answer)
+            if status == 400:
+                self.assertRegex(json.loads(answer)["error"]["message"],
+                                 "nested too deeply|more memory|no tokens")
+
     def test_work_for_clients_that_have_left_is_not_done(self):
         n = 60
         leavers = [self.server.connect() for _ in range(n)]
