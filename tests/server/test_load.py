@@ -234,7 +234,7 @@ class Signals(rig.Case):
                 connected = time.monotonic()
                 try:
                     connection = server.connect()
-                except ConnectionRefusedError:
+                except (ConnectionRefusedError, ConnectionResetError):
                     return
                 data = b""
                 try:
