@@ -81,8 +81,8 @@ void alea__chat_template_destroy(alea_chat_template *chat);
  *           ALEA_EFORMAT: an input is not the JSON that it must be; ALEA_ELIMIT: a limit, named
  *           with line and construct; ALEA_ENOMEM: *text untouched
  * Memory    the heap, within limits->memory_bytes_max
- * Threads   reentrant, also on one template; runs on a thread of its own, which it waits for, unless
- *           this one (not the first) has ALEA_CHAT_STACK_BYTES of its stack left
+ * Threads   reentrant, also on one template; runs on a thread of its own, which it waits for,
+ *           unless this one (not the first) has ALEA_CHAT_STACK_BYTES of its stack left
  */
 alea_status alea__chat_template_render(const alea_chat_template *chat, const alea_chat_input *input,
                                        const alea_chat_limits *limits, alea_chat_text **text,
