@@ -1,6 +1,6 @@
 /*
  * Chat templates behind a C interface. C++ because the engine is; nothing of it is visible outside
- * and no exception leaves. Parsing and rendering run on a large stack, that of a thread of their own
+ * and no exception leaves. Parsing and rendering run on a large stack, a thread's of their own
  * where the caller's is small, under a guard (jinja_guard.h): both bound whatever a template does.
  */
 #include "text/chat_template.h"
