@@ -31,24 +31,23 @@ static void *carve(carver *c, size_t count, size_t element_bytes) {
     return piece;
 }
 
-static void copy_list(carver *c, alea_token_list *list) {
-    if (list->count == 0) return;
-    int32_t *copy = carve(c, (size_t)list->count, sizeof *copy);
-    if (!copy) return;
-    memcpy(copy, list->tokens, (size_t)list->count * sizeof *copy);
-    list->tokens = copy;
+/* The copy; while only counting what was to be copied. Empty arrays have a place too: NULL would
+ * tell a core that an opaque span without data is none. */
+static const void *copy_array(carver *c, const void *from, size_t count, size_t element_bytes) {
+    void *copy = carve(c, count, element_bytes);
+    if (copy && count > 0) memcpy(copy, from, count * element_bytes);
+    return copy ? copy : from;
 }
 
-static void copy_biases(carver *c, alea_request_params *p) {
-    if (p->n_biases == 0) return;
-    alea_token_bias *copy = carve(c, (size_t)p->n_biases, sizeof *copy);
-    if (!copy) return;
-    memcpy(copy, p->biases, (size_t)p->n_biases * sizeof *copy);
-    p->biases = copy;
+static void copy_list(carver *c, alea_token_list *list) {
+    list->tokens = copy_array(c, list->tokens, (size_t)list->count, sizeof *list->tokens);
+}
+
+static void copy_bytes(carver *c, alea_bytes *bytes) {
+    bytes->data = copy_array(c, bytes->data, bytes->length, 1);
 }
 
 static void copy_bad_words(carver *c, alea_request_params *p) {
-    if (p->n_bad_words == 0) return;
     alea_token_list *copy = carve(c, (size_t)p->n_bad_words, sizeof *copy);
     for (int32_t i = 0; i < p->n_bad_words; i++) {
         alea_token_list list = p->bad_words[i];
@@ -59,26 +58,21 @@ static void copy_bad_words(carver *c, alea_request_params *p) {
 }
 
 static void copy_opaques(carver *c, alea_request_params *p) {
-    if (p->n_opaques == 0) return;
     alea_opaque *copy = carve(c, (size_t)p->n_opaques, sizeof *copy);
     for (int32_t i = 0; i < p->n_opaques; i++) {
-        const alea_opaque *from = &p->opaques[i];
-        uint8_t *data = carve(c, from->data.length, 1);
-        if (!copy) continue;
-        if (from->data.length > 0) memcpy(data, from->data.data, from->data.length);
-        copy[i] = (alea_opaque){from->position, from->length, {data, from->data.length}};
+        alea_opaque opaque = p->opaques[i];
+        copy_bytes(c, &opaque.data);
+        if (copy) copy[i] = opaque;
     }
     if (copy) p->opaques = copy;
 }
 
 static void copy_stops(carver *c, alea_request_params *p, alea_stops *stops) {
-    if (p->n_stops == 0) return;
     alea_bytes *copy = carve(c, (size_t)p->n_stops, sizeof *copy);
     for (int32_t i = 0; i < p->n_stops; i++) {
-        uint8_t *data = carve(c, p->stops[i].length, 1);
-        if (!copy) continue;
-        memcpy(data, p->stops[i].data, p->stops[i].length);
-        copy[i] = (alea_bytes){data, p->stops[i].length};
+        alea_bytes string = p->stops[i];
+        copy_bytes(c, &string);
+        if (copy) copy[i] = string;
     }
     void *links = carve(c, alea__stops_bytes(p->stops, p->n_stops), 1);
     if (!copy) return;
@@ -174,7 +168,7 @@ static void carve_request(carver *c, const alea_engine *engine, alea_request *re
     copy_list(c, &p->thinking_close);
     copy_list(c, &p->selected);
     copy_opaques(c, p);
-    copy_biases(c, p);
+    p->biases = copy_array(c, p->biases, (size_t)p->n_biases, sizeof *p->biases);
     copy_bad_words(c, p);
     copy_stops(c, p, &request->stops);
 }
