@@ -41,11 +41,8 @@ static void lose(alea_http_exchange *exchange) {
 
 /* Behind what is to be sent already. */
 static void put_bytes(alea_http_exchange *exchange, const void *data, size_t length) {
-    const bool behind_body = exchange->body.length > 0;
-    if (alea__http_buffer_add(behind_body ? &exchange->body : &exchange->out, data, length) < 0)
-        lose(exchange);
-    else if (behind_body)
-        exchange->server->stats.answer_bytes_held += length;
+    alea_http_buffer *last = exchange->body.length > 0 ? &exchange->body : &exchange->out;
+    if (alea__http_buffer_add(last, data, length) < 0) lose(exchange);
 }
 
 static void put(alea_http_exchange *exchange, const char *text) {
@@ -98,6 +95,7 @@ static void put_head(alea_http_exchange *exchange, int status, const char *conte
 
 static void end_answer(alea_http_exchange *exchange) {
     exchange->complete = !exchange->lost_bytes;
+    alea__http_count_answer(exchange);
     alea__http_enter(exchange, ALEA_HTTP_ANSWERED);
     alea__http_mark(exchange);
 }
@@ -128,7 +126,6 @@ void alea__http_answer_text(alea_http_exchange *exchange, int status, const char
     const bool sends = begin_whole(exchange, status, content_type, headers, n_headers, length);
     if (sends && length > ALEA_HTTP_COPIED_BYTES && exchange->body.length == 0) {
         exchange->body = (alea_http_buffer){body, length, length};
-        exchange->server->stats.answer_bytes_held += length;
     } else {
         if (sends) put_bytes(exchange, body, length);
         free(body);
@@ -180,6 +177,7 @@ static void put_chunk(alea_http_exchange *exchange, const char *before, alea_byt
     if (exchange->chunked) put(exchange, "\r\n");
     exchange->answer_bytes += exchange->out.length + exchange->body.length - start;
     exchange->added_ms = uv_now(&exchange->server->loop);
+    alea__http_count_answer(exchange);
     alea__http_mark(exchange);
 }
 
@@ -209,6 +207,10 @@ void alea__http_ping(alea_http_exchange *exchange) {
 void alea__http_stream_end(alea_http_exchange *exchange) {
     if (exchange->chunked) put(exchange, "0\r\n\r\n");
     end_answer(exchange);
+}
+
+size_t alea__http_answer_held(const alea_http_exchange *exchange) {
+    return exchange->answer_held_bytes;
 }
 
 bool alea__http_writable(alea_http_exchange *exchange) {

@@ -236,17 +236,19 @@ static void on_read(uv_stream_t *stream, ssize_t length, const uv_buf_t *buffer)
 
 /* ---- what is sent ---- */
 
-/* A body that was counted goes. */
-static void drop_answer(alea_http_exchange *connection, alea_http_buffer *body) {
-    connection->server->stats.answer_bytes_held -= body->length;
-    alea__http_buffer_clear(body, 0);
+void alea__http_count_answer(alea_http_exchange *connection) {
+    const size_t bytes = connection->out.length + connection->body.length +
+                         connection->sending[0].length + connection->sending[1].length;
+    connection->server->stats.answer_bytes_held += bytes - connection->answer_held_bytes;
+    connection->answer_held_bytes = bytes;
 }
 
 static void on_written(uv_write_t *write, int status) {
     alea_http_exchange *connection = write->data;
     connection->writing = false;
     alea__http_buffer_clear(&connection->sending[0], 0);
-    drop_answer(connection, &connection->sending[1]);
+    alea__http_buffer_clear(&connection->sending[1], 0);
+    alea__http_count_answer(connection);
     if (status < 0) connection->broken = true;
     alea__http_mark(connection);
 }
@@ -263,7 +265,8 @@ static bool send_out(alea_http_exchange *connection) {
     const size_t sent = (size_t)tried;
     if (sent == out->length + body->length) {
         alea__http_buffer_clear(out, ALEA_HTTP_KEPT_BYTES);
-        drop_answer(connection, body);
+        alea__http_buffer_clear(body, 0);
+        alea__http_count_answer(connection);
         return true;
     }
     const size_t of_out = sent < out->length ? sent : out->length;
@@ -349,9 +352,10 @@ static void on_closed(uv_handle_t *handle) {
     alea__http_parser_free(&connection->parser);
     alea__http_buffer_clear(&connection->ahead, 0);
     alea__http_buffer_clear(&connection->out, 0);
+    alea__http_buffer_clear(&connection->body, 0);
     alea__http_buffer_clear(&connection->sending[0], 0);
-    drop_answer(connection, &connection->body);
-    drop_answer(connection, &connection->sending[1]);
+    alea__http_buffer_clear(&connection->sending[1], 0);
+    alea__http_count_answer(connection);
     free(connection);
     alea__http_left(server);
 }

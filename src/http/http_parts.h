@@ -70,6 +70,7 @@ struct alea_http_exchange {
     size_t stalled_bytes;
     uint64_t armed_ms; /* when the timer goes off; 0: it does not */
     size_t held_bytes; /* of the server's body_bytes_held: its body, and what was sent ahead */
+    size_t answer_held_bytes; /* of its answer_bytes_held */
 
     int status;
     size_t request_bytes, answer_bytes;
@@ -123,6 +124,8 @@ void alea__http_enter(alea_http_exchange *connection, alea_http_phase phase);
 /* The owner has had it, or nobody will. */
 void alea__http_drop_body(alea_http_exchange *connection);
 size_t alea__http_unsent(const alea_http_exchange *connection);
+/* After a change of its buffers. */
+void alea__http_count_answer(alea_http_exchange *connection);
 
 /* ---- http_answer.c ---- */
 

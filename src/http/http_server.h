@@ -129,6 +129,9 @@ void alea__http_stream_begin(alea_http_exchange *exchange, const alea_http_heade
 void alea__http_stream_event(alea_http_exchange *exchange, alea_bytes data);
 void alea__http_stream_end(alea_http_exchange *exchange);
 
+/* What of the answer is held for the client: a part of answer_bytes_held. */
+size_t alea__http_answer_held(const alea_http_exchange *exchange);
+
 /* Whether the client keeps up. False: stop adding; `on_writable` is called once it does again. */
 bool alea__http_writable(alea_http_exchange *exchange);
 
@@ -161,7 +164,7 @@ typedef struct alea_http_stats {
     uint64_t accepted, refused_connections; /* refused: over the limit */
     int32_t open;
     size_t body_bytes_held;
-    size_t answer_bytes_held; /* of long answers that are not sent yet */
+    size_t answer_bytes_held; /* of answers that are not sent yet, beside the kernel's */
 } alea_http_stats;
 
 void alea__http_stats_read(const alea_http_server *server, alea_http_stats *stats);

@@ -87,6 +87,7 @@ static void end_job(alea_job *job) {
 }
 
 static void fail_job(alea_job *job, const alea_api_error *error) {
+    job->fails = true;
     if (job->begun) {
         alea__api_answer_fail(job->answer, error);
         alea__http_stream_end(job->exchange);
@@ -135,19 +136,29 @@ static void count_bytes(alea_job *job) {
 
 /* Over the budget, whoever grows and holds more than a share of it has to go: requests that need
  * little are served beside those that need much, and all together hold less than twice the budget.
- * False: the job has failed and is gone. */
-static bool stays_within(alea_job *job) {
+ */
+static bool is_greedy(alea_job *job) {
     alea_server *server = job->server;
     const size_t budget = server->options.request_bytes;
     count_bytes(job);
-    if (alea__jobs_bytes(server) <= budget || job->held_bytes <= budget / (size_t)server->n_jobs)
-        return true;
-    server->metrics.starved++;
+    const size_t own = job->held_bytes + alea__http_answer_held(job->exchange);
+    const bool greedy = alea__jobs_bytes(server) > budget && own > budget / (size_t)server->n_jobs;
+    if (greedy) server->metrics.starved++;
+    return greedy;
+}
+
+static void fail_greedy(alea_job *job) {
     count_cancelled(job);
     fail_late(
         job, ALEA_ENOMEM,
         "the request needs more memory than is left for it: ask for fewer prompts, choices or "
         "logprobs in one, or try again later");
+}
+
+/* False: the job has failed and is gone. */
+static bool stays_within(alea_job *job) {
+    if (!is_greedy(job)) return true;
+    fail_greedy(job);
     return false;
 }
 
@@ -235,7 +246,7 @@ static alea_status emit(void *user, alea_bytes payload) {
     alea_job *job = user;
     begin_stream(job);
     alea__http_stream_event(job->exchange, payload);
-    return ALEA_OK;
+    return job->fails || !is_greedy(job) ? ALEA_OK : ALEA_ELIMIT;
 }
 
 static const char *word_of(alea_finish finish) {
@@ -328,6 +339,8 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
         if (status == ALEA_OK) return false;
         if (status == ALEA_DONE)
             complete(job);
+        else if (status == ALEA_ELIMIT) /* emit's word */
+            fail_greedy(job);
         else
             fail_late(job, status, NULL);
         return false;

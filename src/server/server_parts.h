@@ -74,6 +74,7 @@ struct alea_job {
 
     alea_api_answer *answer;
     bool begun;                  /* the stream is */
+    bool fails;                  /* what is emitted now says why */
     struct alea_flight *flights; /* [n_flights]: prompts that the engine has */
     int32_t n_flights, next_prompt;
     size_t flight_bytes; /* that the engine holds for them */
