@@ -366,6 +366,33 @@ static void test_minp_of_every_fill(void **state) {
     }
 }
 
+/* The cut is a float32 sum of two float32, each rounded once: the neighbours of that sum tell it
+ * from any other way to add them. */
+static void test_minp_cuts_at_the_sum_of_rounded_numbers(void **state) {
+    (void)state;
+    enum { ROWS = 500, N = 64 };
+    float p[ROWS], cut[ROWS];
+    uint64_t random = 7;
+    batch b = batch_make(RIG_F32, ROWS, N);
+    for (int64_t row = 0; row < ROWS; row++) {
+        const float max = (float)(test_normal(&random) * pow(10, (double)(row % 7) - 3));
+        p[row] = (float)pow(test_uniform(&random), 1 + (double)(row % 9));
+        cut[row] = max + (float)log((double)p[row]);
+        float x = cut[row];
+        for (int32_t i = 0; i < N / 2; i++)
+            x = nextafterf(x, -INFINITY);
+        for (int32_t i = 0; i < N; i++, x = nextafterf(x, INFINITY))
+            row_of(&b, row)[i] = x < max ? x : max;
+        row_of(&b, row)[row % N] = max;
+    }
+    run(&b, ALEA_OP_MINP_MASK, NULL, p);
+    for (int64_t i = 0; i < ROWS * N; i++) {
+        const bool kept = bits_at(&b, b.out, i) != masked_bits(RIG_F32);
+        assert_int_equal(kept, b.values[i] >= cut[i / N]);
+    }
+    batch_free(&b);
+}
+
 /* --- top-p ------------------------------------------------------------------------------ */
 
 static void test_topp_of_plain_rows(void **state) {
@@ -637,6 +664,7 @@ int main(void) {
         cmocka_unit_test(test_minp_of_plain_rows),
         cmocka_unit_test(test_minp_rows_without_a_finite_threshold),
         cmocka_unit_test(test_minp_of_every_fill),
+        cmocka_unit_test(test_minp_cuts_at_the_sum_of_rounded_numbers),
         cmocka_unit_test(test_topp_of_plain_rows),
         cmocka_unit_test(test_topp_at_its_endpoints),
         cmocka_unit_test(test_topp_one_drops_a_thin_tail),

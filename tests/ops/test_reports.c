@@ -182,7 +182,7 @@ static void test_alternatives_among_equals_are_the_smaller_ids(void **state) {
     assert_memory_equal(ids, ((int32_t[]){2, 4, 3}), sizeof ids);
     const int64_t sizes[] = {1, 8, 33};
     for (int s = 0; s < 3; s++) {
-        for (int32_t threads = 1; threads <= 4; threads++) {
+        for (int32_t threads = 1; threads <= 16; threads *= 4) {
             float eight[33 * 8];
             int32_t many[33 * 3];
             for (int i = 0; i < 33 * 8; i++)
