@@ -176,7 +176,7 @@ static int32_t segment_between(const alea_row_scan *scan, int32_t s, const brack
     const float *x = scan->logits + s * ALEA_SEGMENT;
     const int32_t n = alea__segment_length(scan, s);
     const float low = b->low, high = -b->high + 0.0f;
-    const float cut = high == 0.0f ? 0x1p-149f : alea__key_float(alea__float_key(high) + 1);
+    const float cut = alea__key_float(alea__float_key(high) + 1);
     float turned[ALEA_SEGMENT];
     for (int32_t i = 0; i < n; i++)
         turned[i] = x[i] >= low ? -x[i] : -INFINITY;
