@@ -66,6 +66,43 @@ static void check_top_p(const float *x, int32_t n, float scale, float p) {
     assert_true(alea__mass_ge(&scan, &rule, cut) == defined_mass(&row, kept));
 }
 
+/* The mass of a whole row by its definition, by either pass over it. */
+static void check_mass(const float *x, int32_t n) {
+    static alea_row_scan scan;
+    static defined_row row;
+    static bool kept[DEFINED_MAX];
+    alea_mass_rule rule;
+    uint64_t mass;
+    for (int32_t i = 0; i < n; i++)
+        kept[i] = true;
+    defined_weigh(&row, x, n, ALEA_LOG2E_F);
+    const uint64_t want = defined_mass(&row, kept);
+    assert_true(
+        alea__row_weigh(alea__kernels(), NULL, x, n, 0, NULL, ALEA_LOG2E_F, &scan, &rule, &mass));
+    assert_true(mass == want);
+    assert_true(alea__mass_ge(&scan, &rule, -INFINITY) == want);
+}
+
+static void test_masses_at_the_edges_of_their_rules(void **state) {
+    (void)state;
+    float x[2 * ALEA_SEGMENT];
+    for (int32_t step = 0; step < 200; step++) { /* a segment that sinks until it adds nothing */
+        for (int32_t i = 0; i < 2 * ALEA_SEGMENT; i++)
+            x[i] = i < ALEA_SEGMENT ? 0.0f : -0.6931472f * (38.0f + 0.07f * (float)step);
+        check_mass(x, 2 * ALEA_SEGMENT);
+    }
+    for (int sign = -1; sign <= 1; sign += 2) { /* where logits begin to count from the maximum */
+        float top = (float)sign * 1572864.0f / ALEA_LOG2E_F;
+        for (int32_t i = 0; i < 8; i++)
+            top = nextafterf(top, -INFINITY);
+        for (int32_t step = 0; step < 17; step++, top = nextafterf(top, INFINITY)) {
+            for (int32_t i = 0; i < 2 * ALEA_SEGMENT; i++)
+                x[i] = top - 0.125f * (float)(i % 97);
+            check_mass(x, 2 * ALEA_SEGMENT);
+        }
+    }
+}
+
 static void test_mass_cuts_are_the_nucleus(void **state) {
     (void)state;
     static float x[DEFINED_MAX];
@@ -127,6 +164,7 @@ static void test_shares_are_exact(void **state) {
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_count_cuts_are_the_kth_largest),
+        cmocka_unit_test(test_masses_at_the_edges_of_their_rules),
         cmocka_unit_test(test_mass_cuts_are_the_nucleus),
         cmocka_unit_test(test_a_falling_row_keeps_what_exact_arithmetic_keeps),
         cmocka_unit_test(test_shares_are_exact),

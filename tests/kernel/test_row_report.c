@@ -186,6 +186,17 @@ static void test_the_largest_row_fits_its_mass(void **state) {
     free(x);
 }
 
+/* Nineteen lanes whose every element is above the twentieth's best, and the best come last. */
+static void test_as_many_candidates_as_there_can_be(void **state) {
+    (void)state;
+    float x[2 * ALEA_SEGMENT];
+    for (int32_t i = 0; i < 2 * ALEA_SEGMENT; i++) {
+        const bool full = i < ALEA_SEGMENT || i % ALEA_LANES < 3;
+        x[i] = full ? 4.0f + 1e-3f * (float)i : -1.0f;
+    }
+    check_row(x, 2 * ALEA_SEGMENT, "full lanes", TIGHT);
+}
+
 /* One peak whose weight is as small as a segment's largest can be, and 1023 tokens just below or
  * just above half a unit, so that all of them are lost or doubled. */
 static void test_the_worst_tails_stay_in_the_loose_bound(void **state) {
@@ -358,6 +369,7 @@ int main(void) {
         cmocka_unit_test(test_rows_of_real_sizes),
         cmocka_unit_test(test_a_row_of_262144),
         cmocka_unit_test(test_the_largest_row_fits_its_mass),
+        cmocka_unit_test(test_as_many_candidates_as_there_can_be),
         cmocka_unit_test(test_the_worst_tails_stay_in_the_loose_bound),
         cmocka_unit_test(test_entropy_follows_the_oracle),
         cmocka_unit_test(test_named_tokens_get_the_bits_of_a_report),

@@ -150,9 +150,11 @@ static void test_logprobs_do_not_overflow(void **state) {
     const float expected[] = {-0.3132617f, -1.3132617f, -1000.3132617f};
     int32_t given[] = {0, 1, 2, 0, 1, 2};
     float logprobs[6];
+    double lse[2];
     feclearexcept(FE_ALL_EXCEPT);
-    rig_logprobs(one_thread, (rig_report){.id_logprobs = logprobs}, x, RIG_F32, 2, 3, 0, NULL,
-                 given, 3);
+    rig_logprobs(one_thread, (rig_report){.lse = lse, .id_logprobs = logprobs}, x, RIG_F32, 2, 3, 0,
+                 NULL, given, 3);
+    assert_true(fabs(lse[0] - 1000.3132616875) < 1e-6 && fabs(lse[1] + 999.6867383125) < 1e-6);
     assert_int_equal(fetestexcept(FE_OVERFLOW | FE_INVALID | FE_DIVBYZERO), 0);
     for (int i = 0; i < 6; i++)
         assert_true(fabsf(logprobs[i] - expected[i % 3]) <= 2e-6f + 1e-7f * fabsf(expected[i % 3]));
