@@ -15,7 +15,7 @@ const alea_api_route alea__api_routes[ALEA_ROUTES] = {
     [ALEA_ROUTE_CHAT] = {"/v1/chat/completions", POST, BODY | ALEA_NEEDS_ENGINE, ALEA_API_CHAT,
                          "Answer messages", "chat", JSON, true, NULL},
     [ALEA_ROUTE_SCORE] = {"/v1/score", POST, BODY | ALEA_NEEDS_ENGINE, ALEA_API_SCORE,
-                          "Score continuations of one prompt", "score", JSON, false, NULL},
+                          "Score continuations, or a document", "score", JSON, false, NULL},
     [ALEA_ROUTE_MODELS] = {"/v1/models", GET, MODEL, 0, "List the served models", "models", JSON,
                            false, NULL},
     [ALEA_ROUTE_MODEL] = {"/v1/models/{model}", GET, MODEL, 0, "One of the served models", "model",

@@ -5,7 +5,7 @@ without the scored cache; and in memory. Cases take turns, round after round; a 
 of the ratios within a round. Processor seconds of the server stand beside wall time: on a busy
 machine they say more.
 
-BUILD names the build folder (default build/gcc).
+ALEA_BUILD names the build folder (default build/gcc).
 """
 import argparse
 import json
@@ -20,7 +20,7 @@ import tempfile
 import time
 
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
-BUILD = os.path.join(ROOT, os.environ.get("BUILD", "build/gcc"))
+BUILD = os.path.join(ROOT, os.environ.get("ALEA_BUILD", "build/gcc"))
 os.environ.setdefault("ALEA", os.path.join(BUILD, "alea"))
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import eval_server
