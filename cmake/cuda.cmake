@@ -9,9 +9,10 @@ if(NOT ALEA_CUDA)
     return()
 endif()
 
-find_program(ALEA_NVCC nvcc HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin)
+find_program(ALEA_NVCC nvcc
+    HINTS $ENV{CUDA_HOME}/bin /usr/local/cuda/bin ${CMAKE_SOURCE_DIR}/.deps/cuda/bin)
 if(NOT ALEA_NVCC)
-    message(WARNING "no nvcc, so no CUDA module: put it on the PATH or set CUDA_HOME")
+    message(WARNING "no nvcc, so no CUDA module: `tools/setup test` fetches one")
     return()
 endif()
 
@@ -33,7 +34,7 @@ list(GET ALEA_CUDA_ARCHITECTURES -1 architecture)
 list(APPEND cuda_flags -gencode=arch=compute_${architecture},code=compute_${architecture})
 
 set(cuda_objects)
-foreach(unit choose lab logprobs masks module probs select)
+foreach(unit chains choose lab logprobs masks module probs select)
     set(source ${CMAKE_SOURCE_DIR}/src/kernel/cuda/${unit}.cu)
     set(object ${CMAKE_BINARY_DIR}/cuda/${unit}.o)
     add_custom_command(OUTPUT ${object}
