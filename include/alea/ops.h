@@ -25,7 +25,7 @@ extern "C" {
 #endif
 
 #define ALEA_OP_VOCAB_MAX (1 << 22) /**< longest row whose masses fit 64 bits */
-#define ALEA_OP_ALTERNATIVES_MAX 20 /**< natural alternatives of alea_logprobs */
+#define ALEA_OP_ALTERNATIVES_MAX 20 /**< alternatives of a report */
 #define ALEA_OP_GIVEN_MAX 128       /**< caller's ids per row of alea_logprobs */
 
 typedef enum alea_op_kind {
@@ -38,6 +38,7 @@ typedef enum alea_op_kind {
     ALEA_OP_CHAIN_SAMPLE,
     ALEA_OP_LOGPROBS,
     ALEA_OP_SAMPLE_LOGITS,
+    ALEA_OP_CHAIN_LOGITS,
     ALEA_OP_KINDS
 } alea_op_kind;
 
@@ -77,7 +78,8 @@ typedef struct alea_op_config {
     int32_t threads;   /**< the caller among them; 0: as many as the affinity mask allows */
     int32_t max_vocab; /**< longest row: vocab, or S_kv of alea_topk_select; at least 1 */
     int64_t max_rows;  /**< most rows of a call; 0: no limit */
-    int32_t topk;      /**< alea_topk_select: slots, at least 1; alea_logprobs: 0..20 */
+    int32_t topk;      /**< alea_topk_select: slots, at least 1; alternatives of alea_logprobs and
+                        *   alea_sample_logits: 0..20 */
     alea_dtype dtype;  /**< of the logits; other dtypes are then refused */
 } alea_op_config;
 
@@ -332,31 +334,36 @@ ALEA_OP_DECLARE(alea_sample_logits);
 
 /** Tensors of alea_sample_logits_run. Outputs may be NULL, and parameters where it says so. */
 typedef struct alea_sample_logits_tensors {
-    uint32_t struct_bytes;       /**< sizeof(alea_sample_logits_tensors) */
-    DLTensor *tokens;            /**< [rows] int32 */
-    DLTensor *logprobs;          /**< [rows] float32: raw, over the whole row at temperature 1 */
-    DLTensor *sampled_logprobs;  /**< [rows] float32: over what was kept, at the temperature */
-    DLTensor *kept_mass;         /**< [rows] float32: share of the row that the filters kept */
-    DLTensor *verdicts;          /**< [rows] int32: ALEA_OK or ALEA_EROW */
-    const DLTensor *logits;      /**< [rows, vocab] float16, bfloat16 or float32 */
-    const DLTensor *temperature; /**< [rows] float32; 0: greedy; NULL: 1 */
-    const DLTensor *top_k;       /**< [rows] int32; 0: all; NULL: all */
-    const DLTensor *top_p;       /**< [rows] float32 in (0, 1]; NULL: 1 */
-    const DLTensor *min_p;       /**< [rows] float32 in [0, 1]; NULL: 0 */
-    const DLTensor *seed;        /**< [1] or [rows] int64 */
-    const DLTensor *offset;      /**< [1] or [rows] int64 */
-    const DLTensor *row_words;   /**< [rows] int32; NULL: the stream's own rule */
+    uint32_t struct_bytes;          /**< sizeof(alea_sample_logits_tensors) */
+    DLTensor *tokens;               /**< [rows] int32 */
+    DLTensor *logprobs;             /**< [rows] float32: raw, over the whole row at temperature 1 */
+    DLTensor *sampled_logprobs;     /**< [rows] float32: over what was kept, at the temperature */
+    DLTensor *kept_mass;            /**< [rows] float32: share of the row that the filters kept */
+    DLTensor *verdicts;             /**< [rows] int32: ALEA_OK or ALEA_EROW */
+    DLTensor *lse;                  /**< [rows] float64: the raw row's, as alea_logprobs gives it */
+    DLTensor *ranks;                /**< [rows] int32: the token's in the raw row */
+    DLTensor *alternatives;         /**< [rows, K] int32, K = config topk: the raw row's best */
+    DLTensor *alternative_logprobs; /**< [rows, K] float32 */
+    const DLTensor *logits;         /**< [rows, vocab] float16, bfloat16 or float32 */
+    const DLTensor *temperature;    /**< [rows] float32; 0: greedy; NULL: 1 */
+    const DLTensor *top_k;          /**< [rows] int32; 0: all; NULL: all */
+    const DLTensor *top_p;          /**< [rows] float32 in (0, 1]; NULL: 1 */
+    const DLTensor *min_p;          /**< [rows] float32 in [0, 1]; NULL: 0 */
+    const DLTensor *seed;           /**< [1] or [rows] int64 */
+    const DLTensor *offset;         /**< [1] or [rows] int64 */
+    const DLTensor *row_words;      /**< [rows] int32; NULL: the stream's own rule */
 } alea_sample_logits_tensors;
 
 /**
- * Choose one token per raw row: temperature, top-k, top-p, min-p, draw, in that order.
+ * Choose one token per raw row, and report on it: temperature, top-k, top-p, min-p, draw, in that
+ * order; then what alea_logprobs would say of the row and that token, in the same pass.
  *
  * Shape     as alea_sample_logits_tensors says; vocab >= 1
  * Domain    temperature 0, or one for which log2(e) / T is finite in float32 and not 0; other
  *           ranges as above. These are always checked: a bad value would draw from no distribution
  * Result    the token and what was reported of it. At temperature 0 the largest logit, the
  *           smaller id among equals, whatever the filters say. A failed row (NaN, +inf, nothing
- *           finite): token -1, numbers NaN, verdict ALEA_EROW
+ *           finite): token and alternatives -1, numbers NaN, rank 0, verdict ALEA_EROW
  * Exact     docs/numerics.md, to the bit: a function of the row, its parameters and its place in
  *           the random stream
  * Errors    as for every run; a parameter outside its domain, named with its row
@@ -366,6 +373,46 @@ typedef struct alea_sample_logits_tensors {
 ALEA_API ALEA_MUST_USE alea_status alea_sample_logits_run(alea_sample_logits *op,
                                                           const alea_sample_logits_tensors *tensors,
                                                           void *stream, alea_error *error);
+
+ALEA_OP_DECLARE(alea_chain_logits);
+
+/** Tensors of alea_chain_logits_run. */
+typedef struct alea_chain_logits_tensors {
+    uint32_t struct_bytes;         /**< sizeof(alea_chain_logits_tensors) */
+    DLTensor *tokens;              /**< [rows, N + 1] int32 */
+    DLTensor *accepted;            /**< [rows] int32 */
+    DLTensor *verdicts;            /**< [rows] int32: ALEA_OK or ALEA_EROW; NULL: not wanted */
+    const DLTensor *draft_logits;  /**< [rows, N, vocab], dtype of target_logits; NULL: each draft
+                                        was certain of its token */
+    const DLTensor *draft_tokens;  /**< [rows, N] int32 in [0, vocab) */
+    const DLTensor *target_logits; /**< [rows, N + 1, vocab] float16, bfloat16 or float32 */
+    const DLTensor *temperature;   /**< [rows] float32, of both; 0: greedy; NULL: 1 */
+    const DLTensor *seed;          /**< [1] or [rows] int64 */
+    const DLTensor *offset;        /**< [1] or [rows] int64 */
+    const DLTensor *row_words;     /**< [rows] int32; NULL: the stream's own rule */
+} alea_chain_logits_tensors;
+
+/**
+ * alea_chain_sample for raw logits: no row of probabilities exists before or after.
+ *
+ * Shape     as alea_chain_logits_tensors says; N >= 1, vocab >= 1
+ * Domain    temperature 0, or one for which log2(e) / T is finite in float32 and not 0, and draft
+ *           tokens in [0, vocab): both are always checked. A row that is read and holds NaN, +inf
+ *           or nothing finite is a failure of its model
+ * Result    what alea_chain_sample gives for the float32 probabilities of docs/numerics.md. At
+ *           temperature 0 a draft stands iff it is the target's largest logit, the smaller id among
+ *           equals, which is also the token that follows; draft logits are not read. Position i
+ *           reads target row i and, where it tests, draft row i. The first failed row ends its
+ *           chain: verdict ALEA_EROW, accepted what stood before it, tokens -1 from there on
+ * Exact     prefix and token the same on every target; draws j = 0..N-1 test, draw N places
+ * Errors    as for every run; a temperature or a draft token outside its domain, named with its row
+ * Memory    allocates nothing; on a CUDA device one chain of up to 64 drafts has room in the
+ *           workspace, or ALEA_ELIMIT
+ * Threads   one run at a time per operator
+ */
+ALEA_API ALEA_MUST_USE alea_status alea_chain_logits_run(alea_chain_logits *op,
+                                                         const alea_chain_logits_tensors *tensors,
+                                                         void *stream, alea_error *error);
 
 /* ---- targets: who computes --------------------------------------------------------------- */
 

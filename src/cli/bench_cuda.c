@@ -38,7 +38,7 @@ typedef struct cuda_case {
     int32_t rows, vocab, k; /* k of topk_select and logprobs; of the filters where not 0 */
     float p;
     fill data;
-    bool both; /* logprobs and a draw, two calls */
+    bool reported; /* the draw with what logprobs says of it, in one call */
 } cuda_case;
 
 #define F32 ALEA_FLOAT32
@@ -61,9 +61,15 @@ static const cuda_case cases[] = {
     {"sample_logits", ALEA_OP_SAMPLE_LOGITS, F32, 512, 151936, BEST, 0.95f, LIKE_A_MODEL, false},
     {"sample_logits", ALEA_OP_SAMPLE_LOGITS, BF16, 64, 128256, BEST, 0.95f, LIKE_A_MODEL, false},
     {"sample_logits", ALEA_OP_SAMPLE_LOGITS, BF16, 512, 151936, BEST, 0.95f, LIKE_A_MODEL, false},
-    {"logprobs, sample_logits", ALEA_OP_SAMPLE_LOGITS, F32, 64, 128256, BEST, 0.95f, LIKE_A_MODEL,
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, F32, 1, 128256, BEST, 0.95f, LIKE_A_MODEL,
      true},
-    {"logprobs, sample_logits", ALEA_OP_SAMPLE_LOGITS, BF16, 64, 128256, BEST, 0.95f, LIKE_A_MODEL,
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, F32, 64, 128256, BEST, 0.95f, LIKE_A_MODEL,
+     true},
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, F32, 512, 151936, BEST, 0.95f, LIKE_A_MODEL,
+     true},
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, BF16, 64, 128256, BEST, 0.95f, LIKE_A_MODEL,
+     true},
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, BF16, 512, 151936, BEST, 0.95f, LIKE_A_MODEL,
      true},
     {"sample_logits", ALEA_OP_SAMPLE_LOGITS, F32, 64, 128256, 0, 0.9f, LIKE_A_MODEL, false},
     {"sample_logits", ALEA_OP_SAMPLE_LOGITS, F32, 64, 128256, 0, 0.9f, NORMAL, false},
@@ -78,6 +84,9 @@ static const cuda_case cases[] = {
     {"sample_probs", ALEA_OP_SAMPLE_PROBS, F32, 1, 128256, 0, 0, PROBS, false},
     {"sample_probs", ALEA_OP_SAMPLE_PROBS, F32, 64, 128256, 0, 0, PROBS, false},
     {"chain_sample", ALEA_OP_CHAIN_SAMPLE, F32, 64, 128256, 0, 0, PROBS, false},
+    {"chain_logits, certain drafts", ALEA_OP_CHAIN_LOGITS, BF16, 64, 128256, 0, 0, LIKE_A_MODEL,
+     true},
+    {"chain_logits", ALEA_OP_CHAIN_LOGITS, BF16, 64, 128256, 0, 0, LIKE_A_MODEL, false},
     {"topk_select", ALEA_OP_TOPK_SELECT, F32, 1, 131072, 2048, 0, NORMAL, false},
     {"topk_select", ALEA_OP_TOPK_SELECT, F32, 64, 131072, 256, 0, NORMAL, false},
     {"topk_select", ALEA_OP_TOPK_SELECT, F32, 64, 65536, 2048, 0, NORMAL, false},
@@ -95,7 +104,7 @@ typedef struct bench {
     char *data, *out, *params; /* [copies] inputs, [copies] masks or results, per-row parameters */
     size_t in_bytes, out_bytes, copy_bytes, read_bytes;
     int32_t copies, calls;
-    void *op, *second;
+    void *op;
     int code; /* of CUDA */
     alea_error error;
 } bench;
@@ -160,8 +169,12 @@ static int32_t turn_of(int64_t row, int32_t n) {
     return (int32_t)((uint64_t)row * 7919 * 13 % (uint64_t)n);
 }
 
+/* Drafts, then targets; certain drafts have no rows. */
 static int64_t rows_of_data(const cuda_case *c) {
-    return c->kind == ALEA_OP_CHAIN_SAMPLE ? (int64_t)c->rows * (2 * DRAFTS + 1) : c->rows;
+    if (c->kind == ALEA_OP_CHAIN_LOGITS && c->reported) return (int64_t)c->rows * (DRAFTS + 1);
+    if (c->kind == ALEA_OP_CHAIN_SAMPLE || c->kind == ALEA_OP_CHAIN_LOGITS)
+        return (int64_t)c->rows * (2 * DRAFTS + 1);
+    return c->rows;
 }
 
 /* The first copy from the host, row by row; the others from it. */
@@ -233,7 +246,7 @@ static bool fill_params(bench *b, const float *row) {
                           : (token - turn_of(r, c->vocab) + c->vocab) % c->vocab;
         for (int32_t d = 0; d < DRAFTS; d++) /* the draft's best, which the target doubts */
             p.drafts[r * DRAFTS + d] =
-                (token - turn_of((int64_t)r * (2 * DRAFTS + 1) + d, c->vocab) + c->vocab) %
+                (token - turn_of(r * (rows_of_data(c) / c->rows) + d, c->vocab) + c->vocab) %
                 c->vocab;
     }
     ok(b, b->api->lab.copy_in(b->params, host, bytes, b->stream));
@@ -269,7 +282,7 @@ static DLTensor *matrix(tensor *t, void *data, DLDataType type, int64_t rows, in
     return wrap(t, data, type, 2, rows, n, 0, 0);
 }
 
-static alea_status run_reports(bench *b, void *op, char *in, char *out) {
+static alea_status run_reports(bench *b, char *in, char *out) {
     const cuda_case *c = b->c;
     const params p = params_at(b->params, c);
     const size_t n = (size_t)c->rows;
@@ -282,17 +295,22 @@ static alea_status run_reports(bench *b, void *op, char *in, char *out) {
         .alternative_logprobs = matrix(&t[3], out + (8 + 4 * TOP) * n, f32, c->rows, TOP),
         .logits = matrix(&t[4], in, c->dtype == F32 ? f32 : bf16, c->rows, c->vocab),
         .tokens = vector(&t[5], p.tokens, i32, c->rows)};
-    return alea_logprobs_run(op, &tensors, b->stream, &b->error);
+    return alea_logprobs_run(b->op, &tensors, b->stream, &b->error);
 }
 
 static alea_status run_choices(bench *b, char *in, char *out) {
     const cuda_case *c = b->c;
     const params p = params_at(b->params, c);
-    tensor t[8];
+    const size_t n = (size_t)c->rows;
+    tensor t[11];
     const alea_sample_logits_tensors tensors = {
         .struct_bytes = sizeof tensors,
         .tokens = vector(&t[0], out, i32, c->rows),
-        .logprobs = vector(&t[1], out + 4 * (size_t)c->rows, f32, c->rows),
+        .logprobs = vector(&t[1], out + 4 * n, f32, c->rows),
+        .ranks = c->reported ? vector(&t[8], out + 8 * n, i32, c->rows) : NULL,
+        .alternatives = c->reported ? matrix(&t[9], out + 12 * n, i32, c->rows, TOP) : NULL,
+        .alternative_logprobs =
+            c->reported ? matrix(&t[10], out + (12 + 4 * TOP) * n, f32, c->rows, TOP) : NULL,
         .logits = matrix(&t[2], in, c->dtype == F32 ? f32 : bf16, c->rows, c->vocab),
         .temperature = vector(&t[3], p.temperature, f32, c->rows),
         .top_k = vector(&t[4], p.k, i32, c->rows),
@@ -331,19 +349,31 @@ static alea_status run_draw(bench *b, char *in, char *out) {
         return alea_sample_probs_run(b->op, vector(&t[2], out, i32, c->rows),
                                      matrix(&t[3], in, f32, c->rows, c->vocab), seed, offset, NULL,
                                      b->stream, &b->error);
-    const int64_t step[] = {(2 * DRAFTS + 1) * (int64_t)c->vocab, c->vocab, 1};
-    DLTensor *draft = wrap(&t[2], in, f32, 3, c->rows, DRAFTS, c->vocab, 0);
-    DLTensor *target = wrap(&t[3], in + (size_t)DRAFTS * (size_t)c->vocab * 4, f32, 3, c->rows,
-                            DRAFTS + 1, c->vocab, 0);
+    const bool certain = rows_of_data(c) == (int64_t)c->rows * (DRAFTS + 1);
+    const DLDataType type = c->dtype == F32 ? f32 : bf16;
+    const int64_t step[] = {rows_of_data(c) / c->rows * c->vocab, c->vocab, 1};
+    const size_t ahead = certain ? 0 : (size_t)DRAFTS * (size_t)c->vocab * element_bytes(c->dtype);
+    DLTensor *draft = wrap(&t[2], in, type, 3, c->rows, DRAFTS, c->vocab, 0);
+    DLTensor *target = wrap(&t[3], in + ahead, type, 3, c->rows, DRAFTS + 1, c->vocab, 0);
     memcpy(t[2].strides, step, sizeof step);
     memcpy(t[3].strides, step, sizeof step);
     draft->strides = t[2].strides;
     target->strides = t[3].strides;
-    return alea_chain_sample_run(
-        b->op, matrix(&t[4], out, i32, c->rows, DRAFTS + 1),
-        vector(&t[5], out + 4 * (DRAFTS + 1) * (size_t)c->rows, i32, c->rows), draft,
-        matrix(&t[6], p.drafts, i32, c->rows, DRAFTS), target, seed, offset, NULL, b->stream,
-        &b->error);
+    DLTensor *tokens = matrix(&t[4], out, i32, c->rows, DRAFTS + 1);
+    DLTensor *accepted = vector(&t[5], out + 4 * (DRAFTS + 1) * (size_t)c->rows, i32, c->rows);
+    DLTensor *ids = matrix(&t[6], p.drafts, i32, c->rows, DRAFTS);
+    if (c->kind == ALEA_OP_CHAIN_SAMPLE)
+        return alea_chain_sample_run(b->op, tokens, accepted, draft, ids, target, seed, offset,
+                                     NULL, b->stream, &b->error);
+    const alea_chain_logits_tensors tensors = {.struct_bytes = sizeof tensors,
+                                               .tokens = tokens,
+                                               .accepted = accepted,
+                                               .draft_logits = certain ? NULL : draft,
+                                               .draft_tokens = ids,
+                                               .target_logits = target,
+                                               .seed = seed,
+                                               .offset = offset};
+    return alea_chain_logits_run(b->op, &tensors, b->stream, &b->error);
 }
 
 static alea_status run_select(bench *b, char *in, char *out) {
@@ -358,15 +388,12 @@ static alea_status run_select(bench *b, char *in, char *out) {
 
 static alea_status run_call(bench *b, int32_t copy) {
     char *in = b->data + (size_t)copy * b->copy_bytes, *out = b->out + (size_t)copy * b->out_bytes;
-    if (b->c->both) {
-        const alea_status status = run_reports(b, b->second, in, out + 16 * (size_t)b->c->rows);
-        if (status < 0) return status;
-    }
     switch (b->c->kind) {
-    case ALEA_OP_LOGPROBS: return run_reports(b, b->op, in, out);
+    case ALEA_OP_LOGPROBS: return run_reports(b, in, out);
     case ALEA_OP_SAMPLE_LOGITS: return run_choices(b, in, out);
     case ALEA_OP_SAMPLE_PROBS:
-    case ALEA_OP_CHAIN_SAMPLE: return run_draw(b, in, out);
+    case ALEA_OP_CHAIN_SAMPLE:
+    case ALEA_OP_CHAIN_LOGITS: return run_draw(b, in, out);
     case ALEA_OP_TOPK_SELECT: return run_select(b, in, out);
     default: return run_mask(b, in, out);
     }
@@ -405,6 +432,7 @@ static alea_status op_create(alea_op_kind kind, const alea_op_config *config, vo
         MAKE(ALEA_OP_SAMPLE_PROBS, alea_sample_probs);
         MAKE(ALEA_OP_CHAIN_SAMPLE, alea_chain_sample);
         MAKE(ALEA_OP_LOGPROBS, alea_logprobs);
+        MAKE(ALEA_OP_CHAIN_LOGITS, alea_chain_logits);
     default: return alea_sample_logits_create(config, (alea_sample_logits **)op, error);
     }
 }
@@ -417,7 +445,6 @@ static void op_destroy(void *op) {
 static void bench_end(bench *b) {
     (void)b->api->lab.stream_wait(NULL);
     op_destroy(b->op);
-    op_destroy(b->second);
     if (b->data) b->api->lab.release(b->data);
     if (b->out) b->api->lab.release(b->out);
     if (b->params) b->api->lab.release(b->params);
@@ -430,6 +457,7 @@ static bool bench_begin(bench *b) {
     b->copy_bytes = (size_t)rows_of_data(c) * row_bytes;
     b->read_bytes = (size_t)c->rows * row_bytes;
     if (c->kind == ALEA_OP_CHAIN_SAMPLE) b->read_bytes *= 2; /* one draft and one target row */
+    if (c->kind == ALEA_OP_CHAIN_LOGITS) b->read_bytes = b->copy_bytes;
     const size_t copies = (COLD_BYTES + b->read_bytes - 1) / b->read_bytes;
     b->copies = copies > COPIES_MAX ? COPIES_MAX : copies < 3 ? 3 : (int32_t)copies;
     if (b->copy_bytes > (size_t)4 << 30) b->copies = 1; /* it evicts itself */
@@ -442,11 +470,10 @@ static bool bench_begin(bench *b) {
                              .target = "cuda",
                              .max_vocab = c->vocab,
                              .max_rows = c->rows,
-                             .topk =
-                                 c->kind == ALEA_OP_SAMPLE_LOGITS || is_mask(c->kind) ? 0 : c->k};
+                             .topk = c->kind == ALEA_OP_SAMPLE_LOGITS ? c->reported ? TOP : 0
+                                     : is_mask(c->kind)               ? 0
+                                                                      : c->k};
     if (op_create(c->kind, &config, &b->op, &b->error) < 0) return false;
-    config.topk = TOP;
-    if (c->both && op_create(ALEA_OP_LOGPROBS, &config, &b->second, &b->error) < 0) return false;
     float *row = malloc((size_t)c->vocab * sizeof *row);
     if (!row) return false;
     fill_template(row, c->vocab, c->data);
@@ -603,7 +630,7 @@ static void *decode_graph(bench *b, alea_device_completion *device, bool reports
     for (int32_t i = 0; i < REPLAYS && status >= 0; i++) {
         ok(b, b->api->lab.copy_all(b->data, b->data + b->copy_bytes, b->read_bytes, b->stream));
         if (device) status = alea__device_reduce(device, 0, b->stream, &b->error);
-        if (reports && status >= 0) status = run_reports(b, b->op, b->data, b->out);
+        if (reports && status >= 0) status = run_reports(b, b->data, b->out);
     }
     ok(b, b->api->lab.capture_end(b->stream, &graph));
     return status >= 0 && !b->code ? graph : NULL;

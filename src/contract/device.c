@@ -13,12 +13,9 @@ enum { ALIGN = 256, OUT_OF_MEMORY = 2 /* cudaErrorMemoryAllocation */ };
 
 /* What a submission brings, as it lies on the device and in the staging. */
 typedef struct inputs {
-    int32_t *requested;       /* [capacity] */
     int32_t *token_ids;       /* [capacity][128]; NULL: the layout has none */
     int32_t *token_id_counts; /* [capacity] */
-    int32_t *lane_slots;      /* [lanes] */
-    int32_t *lane_rows;       /* [lanes][2] */
-    int64_t *lane_epochs;     /* [lanes] */
+    alea_cuda_lane *lanes;    /* [lanes], each with its slot's request flag */
 } inputs;
 
 struct alea_device_completion {
@@ -51,14 +48,11 @@ static size_t carve_inputs(const alea_device_config *c, char *at, inputs *in) {
         used = padded(used + (count) * sizeof *in->member);                                        \
     } while (0)
     memset(in, 0, sizeof *in);
-    TAKE(requested, slots);
     if (c->layout.token_ids) {
         TAKE(token_ids, slots * ALEA_TOKEN_IDS_MAX);
         TAKE(token_id_counts, slots);
     }
-    TAKE(lane_slots, lanes);
-    TAKE(lane_rows, 2 * lanes);
-    TAKE(lane_epochs, lanes);
+    TAKE(lanes, lanes);
 #undef TAKE
     return used;
 }
@@ -185,7 +179,6 @@ alea_status alea__device_submit(alea_device_completion *d, const int32_t *reques
     char *staging = d->staging + (size_t)turn * d->input_bytes;
     (void)carve_inputs(c, staging, &in);
     const size_t slots = (size_t)c->layout.capacity;
-    memcpy(in.requested, requested, slots * sizeof *requested);
     memcpy(d->requested, requested, slots * sizeof *requested);
     if (in.token_ids && token_ids && token_id_counts) {
         memcpy(in.token_ids, token_ids, slots * ALEA_TOKEN_IDS_MAX * sizeof *token_ids);
@@ -194,11 +187,14 @@ alea_status alea__device_submit(alea_device_completion *d, const int32_t *reques
         memset(in.token_id_counts, 0, slots * sizeof *in.token_id_counts);
     }
     for (int32_t i = 0; i < c->lanes; i++) {
-        const bool there = i < n_lanes;
-        in.lane_slots[i] = there ? lanes[i].slot : -1;
-        in.lane_epochs[i] = there ? lanes[i].epoch : 0;
-        in.lane_rows[2 * i] = there ? lanes[i].first_row : 0;
-        in.lane_rows[2 * i + 1] = there ? lanes[i].offered_rows : 0;
+        const alea_device_lane *lane = &lanes[i];
+        in.lanes[i] = (alea_cuda_lane){.slot = -1};
+        if (i >= n_lanes || lane->slot < 0 || lane->slot >= c->layout.capacity) continue;
+        in.lanes[i] = (alea_cuda_lane){.slot = lane->slot,
+                                       .requested = requested[lane->slot],
+                                       .first_row = lane->first_row,
+                                       .offered = lane->offered_rows,
+                                       .epoch = lane->epoch};
     }
     code = lab->copy_in(d->here, staging, d->input_bytes, stream);
     if (!code) code = lab->event_record(d->staged[turn], stream);
@@ -216,12 +212,9 @@ alea_status alea__device_reduce(alea_device_completion *d, int32_t frame, void *
     const alea_cuda_reduction reduction = {
         .records = alea__device_records(d, frame),
         .logprobs = (int32_t *)(void *)(d->payloads + (size_t)frame * d->payload_bytes),
-        .requested = in.requested,
         .token_ids = in.token_ids,
         .token_id_counts = in.token_id_counts,
-        .lane_slots = in.lane_slots,
-        .lane_epochs = in.lane_epochs,
-        .lane_rows = in.lane_rows,
+        .slots = in.lanes,
         .logits = c->logits,
         .row_bytes = c->row_bytes,
         .lanes = c->lanes,

@@ -20,6 +20,7 @@ OPERATOR(alea_sample_probs, ALEA_OP_SAMPLE_PROBS)
 OPERATOR(alea_chain_sample, ALEA_OP_CHAIN_SAMPLE)
 OPERATOR(alea_logprobs, ALEA_OP_LOGPROBS)
 OPERATOR(alea_sample_logits, ALEA_OP_SAMPLE_LOGITS)
+OPERATOR(alea_chain_logits, ALEA_OP_CHAIN_LOGITS)
 
 #define RUN(...) alea__op_run((alea_op *)op, (const DLTensor *[]){__VA_ARGS__}, stream, error)
 
@@ -87,6 +88,17 @@ alea_status alea_sample_logits_run(alea_sample_logits *op,
     const alea_status status = check_struct(tensors->struct_bytes, sizeof *tensors, error);
     if (status < 0) return status;
     const alea_sample_logits_tensors *t = tensors;
-    return RUN(t->tokens, t->logprobs, t->sampled_logprobs, t->kept_mass, t->verdicts, t->logits,
-               t->temperature, t->top_k, t->top_p, t->min_p, t->seed, t->offset, t->row_words);
+    return RUN(t->tokens, t->logprobs, t->sampled_logprobs, t->kept_mass, t->verdicts, t->lse,
+               t->ranks, t->alternatives, t->alternative_logprobs, t->logits, t->temperature,
+               t->top_k, t->top_p, t->min_p, t->seed, t->offset, t->row_words);
+}
+
+alea_status alea_chain_logits_run(alea_chain_logits *op, const alea_chain_logits_tensors *tensors,
+                                  void *stream, alea_error *error) {
+    if (!tensors) return alea_error_set(error, ALEA_EINVAL, "tensors is NULL");
+    const alea_status status = check_struct(tensors->struct_bytes, sizeof *tensors, error);
+    if (status < 0) return status;
+    const alea_chain_logits_tensors *t = tensors;
+    return RUN(t->tokens, t->accepted, t->verdicts, t->draft_logits, t->draft_tokens,
+               t->target_logits, t->temperature, t->seed, t->offset, t->row_words);
 }

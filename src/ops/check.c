@@ -330,16 +330,26 @@ static alea_status check_limits(checker *c, alea_op_kind kind) {
         return alea_error_set(c->error, ALEA_EINVAL, "topk is %d and scores has only S_kv %lld",
                               config->topk, (long long)vocab);
     }
-    if (kind == ALEA_OP_CHAIN_SAMPLE && c->sizes['n'] < 1) {
+    const bool chain = kind == ALEA_OP_CHAIN_SAMPLE || kind == ALEA_OP_CHAIN_LOGITS;
+    if (chain && c->sizes['n'] < 1) {
         return alea_error_set(c->error, ALEA_EINVAL,
                               "draft_tokens has no drafts; N must be at least 1");
     }
-    if (kind == ALEA_OP_CHAIN_SAMPLE && c->sizes['n'] >= INT32_MAX) {
+    if (chain && c->sizes['n'] >= INT32_MAX) {
         return alea_error_set(c->error, ALEA_ELIMIT,
                               "draft_tokens has %lld drafts; 2^31 - 2 is the most",
                               (long long)c->sizes['n']);
     }
     return ALEA_OK;
+}
+
+/* Both models' logits come in one dtype. */
+static alea_status check_chain_logits(checker *c) {
+    const DLTensor *draft = c->tensors[3], *target = c->tensors[5];
+    if (!draft || alea__dtype_bit(draft->dtype) == alea__dtype_bit(target->dtype)) return ALEA_OK;
+    return alea_error_set(
+        c->error, ALEA_EINVAL, "draft_logits is %s and target_logits is %s: they must agree",
+        dtype_names(alea__dtype_bit(draft->dtype)), dtype_names(alea__dtype_bit(target->dtype)));
 }
 
 /* What the shapes alone cannot say about alea_logprobs: who fixes the number of alternatives. */
@@ -381,7 +391,7 @@ alea_status alea__op_check(alea_op_kind kind, const alea_op_config *config,
         .rules = alea__op_rules(kind), .config = config, .tensors = tensors, .error = error};
     for (int i = 0; i < 128; i++)
         c.sizes[i] = -1;
-    if (kind == ALEA_OP_TOPK_SELECT) {
+    if (kind == ALEA_OP_TOPK_SELECT || kind == ALEA_OP_SAMPLE_LOGITS) {
         c.sizes['t'] = config->topk;
         c.owner['t'] = -1;
     }
@@ -399,6 +409,7 @@ alea_status alea__op_check(alea_op_kind kind, const alea_op_config *config,
         }
     }
     if (status >= 0) status = check_masked(&c);
+    if (status >= 0 && kind == ALEA_OP_CHAIN_LOGITS) status = check_chain_logits(&c);
     if (status >= 0 && kind == ALEA_OP_TOPK_SELECT) {
         int64_t rows;
         if (__builtin_mul_overflow(c.sizes['b'], c.sizes['s'], &rows) ||
@@ -448,9 +459,10 @@ alea_status alea__op_check_config(alea_op_kind kind, const alea_op_config *confi
     }
     const bool select = kind == ALEA_OP_TOPK_SELECT;
     const int32_t least = select ? 1 : 0;
-    const int32_t most = select                     ? config->max_vocab
-                         : kind == ALEA_OP_LOGPROBS ? ALEA_OP_ALTERNATIVES_MAX
-                                                    : INT32_MAX;
+    const bool reports = kind == ALEA_OP_LOGPROBS || kind == ALEA_OP_SAMPLE_LOGITS;
+    const int32_t most = select    ? config->max_vocab
+                         : reports ? ALEA_OP_ALTERNATIVES_MAX
+                                   : INT32_MAX;
     if (config->topk < least || config->topk > most) {
         return alea_error_set(error, ALEA_EINVAL, "config.topk is %d; the range is %d..%d",
                               config->topk, least, most);

@@ -10,7 +10,7 @@
 
 #include "alea/ops.h"
 
-enum { ALEA_OP_TENSORS_MAX = 13, ALEA_OP_RANK_MAX = 4 };
+enum { ALEA_OP_TENSORS_MAX = 17, ALEA_OP_RANK_MAX = 4 };
 
 /* Bits of alea_op_argument.dtypes. */
 enum alea_dtype_bit {
@@ -40,7 +40,8 @@ typedef struct alea_op_argument {
 typedef struct alea_op_rules {
     const alea_op_argument *arguments;
     int32_t n_arguments;
-    bool empty_rows; /* vocab 0 is allowed */
+    bool empty_rows;   /* vocab 0 is allowed */
+    int32_t logits_at; /* the argument that has the rows and the vocab of a call */
 } alea_op_rules;
 
 /*

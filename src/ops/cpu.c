@@ -21,6 +21,7 @@ static const alea_row_fn row_fns[ALEA_OP_KINDS] = {
     [ALEA_OP_CHAIN_SAMPLE] = alea__run_chain_sample,
     [ALEA_OP_LOGPROBS] = alea__run_logprobs,
     [ALEA_OP_SAMPLE_LOGITS] = alea__run_sample_logits,
+    [ALEA_OP_CHAIN_LOGITS] = alea__run_chain_logits,
 };
 
 typedef struct cpu_op {
@@ -130,14 +131,9 @@ static alea_view view_of(const DLTensor *tensor) {
 
 /* Rows and vocab of a call, from the tensor that has them. */
 static void call_sizes(alea_cpu_call *call) {
-    static const int32_t logits_at[ALEA_OP_KINDS] = {
-        [ALEA_OP_TOPK_SELECT] = 1,  [ALEA_OP_TOPK_MASK] = 1,      [ALEA_OP_MINP_MASK] = 1,
-        [ALEA_OP_TOPP_MASK] = 1,    [ALEA_OP_TOPK_TOPP_MASK] = 1, [ALEA_OP_SAMPLE_PROBS] = 1,
-        [ALEA_OP_CHAIN_SAMPLE] = 2, [ALEA_OP_LOGPROBS] = 7,       [ALEA_OP_SAMPLE_LOGITS] = 5};
-    const alea_view *view = &call->views[logits_at[call->kind]];
+    const alea_view *view = &call->views[alea__op_rules(call->kind)->logits_at];
     call->rows = view->size[0];
-    call->vocab = (int32_t)view->size[1];
-    if (call->kind == ALEA_OP_CHAIN_SAMPLE) call->vocab = (int32_t)view->size[2];
+    call->vocab = (int32_t)view->size[view->rank - 1];
     if (call->kind == ALEA_OP_TOPK_SELECT) {
         call->rows = view->size[0] * view->size[1] * view->size[3];
         call->vocab = (int32_t)view->size[2];

@@ -61,6 +61,7 @@ void alea__run_sample_probs(const alea_cpu_call *call, alea_row_scratch *scratch
 void alea__run_chain_sample(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row);
 void alea__run_logprobs(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row);
 void alea__run_sample_logits(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row);
+void alea__run_chain_logits(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row);
 
 /* Refuse values outside their domain: some always, for memory's sake, others where asked. */
 alea_status alea__check_values(const alea_cpu_call *call, alea_error *error) ALEA_MUST_USE;

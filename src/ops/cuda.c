@@ -14,11 +14,13 @@
 #include "ops/target.h"
 
 enum { ROWS_DEFAULT = 1024, WORKSPACE_BYTES = 64 << 20 };
+enum { ROWS_A_CHAIN = 9, CHAIN_DRAFTS = 64 }; /* four drafts are common */
 
 typedef struct cuda_op {
     const alea_cuda_api *api;
     alea_op_kind kind;
     int device;
+    int64_t workspace_rows;
     alea_cuda_workspace *workspace;
 } cuda_op;
 
@@ -29,11 +31,16 @@ static void cuda_destroy(void *state) {
     free(op);
 }
 
-/* Rows at a time: those that a call may bring, as far as 64 MB go, and 16 at least. */
-static int64_t rows_at_a_time(const alea_op_config *config) {
-    const int64_t row_bytes = 160 * (int64_t)(config->max_vocab / 1024 + 2);
-    const int64_t room = WORKSPACE_BYTES / row_bytes < 16 ? 16 : WORKSPACE_BYTES / row_bytes;
-    const int64_t rows = config->max_rows > 0 ? config->max_rows : ROWS_DEFAULT;
+/* Rows at a time: those that a call may bring, as far as 64 MB go, and 16 at least. A chain from
+ * logits has a row for each target and each draft, and all of one chain's have room together. */
+static int64_t rows_at_a_time(alea_op_kind kind, const alea_op_config *config) {
+    const bool chains = kind == ALEA_OP_CHAIN_LOGITS;
+    const int64_t least = chains ? 2 * CHAIN_DRAFTS + 1 : 16;
+    const int64_t row_bytes = 160 * (int64_t)(config->max_vocab / 1024 + 2) + 8192;
+    const int64_t fit = WORKSPACE_BYTES / row_bytes, room = fit < least ? least : fit;
+    int64_t rows = config->max_rows > 0 ? config->max_rows : ROWS_DEFAULT;
+    if (rows > room) return room;
+    if (chains) rows = rows * ROWS_A_CHAIN < least ? least : rows * ROWS_A_CHAIN;
     return rows < room ? rows : room;
 }
 
@@ -56,7 +63,8 @@ static alea_status cuda_create(void *user, alea_op_kind kind, const alea_op_conf
     *op = (cuda_op){.api = api, .kind = kind};
     int code = api->probe(&op->device);
     if (!code) {
-        code = api->workspace_create((int32_t)kind, rows_at_a_time(config), config->max_vocab,
+        op->workspace_rows = rows_at_a_time(kind, config);
+        code = api->workspace_create((int32_t)kind, op->workspace_rows, config->max_vocab,
                                      &op->workspace);
     }
     if (code) {
@@ -82,12 +90,6 @@ static alea_cuda_view view_of(const DLTensor *tensor) {
     return view;
 }
 
-/* The argument that has the rows and the vocab of a call. */
-static const int32_t logits_at[ALEA_OP_KINDS] = {
-    [ALEA_OP_TOPK_SELECT] = 1,  [ALEA_OP_TOPK_MASK] = 1,      [ALEA_OP_MINP_MASK] = 1,
-    [ALEA_OP_TOPP_MASK] = 1,    [ALEA_OP_TOPK_TOPP_MASK] = 1, [ALEA_OP_SAMPLE_PROBS] = 1,
-    [ALEA_OP_CHAIN_SAMPLE] = 2, [ALEA_OP_LOGPROBS] = 7,       [ALEA_OP_SAMPLE_LOGITS] = 5};
-
 static int32_t dtype_of(const DLTensor *tensor) {
     switch (alea__dtype_bit(tensor->dtype)) {
     case ALEA_BIT_F16: return ALEA_CUDA_F16;
@@ -99,7 +101,8 @@ static int32_t dtype_of(const DLTensor *tensor) {
 static alea_status cuda_run(void *state, const DLTensor *const *tensors, int32_t n_tensors,
                             void *stream, alea_error *error) {
     cuda_op *op = state;
-    const DLTensor *logits = tensors[logits_at[op->kind]];
+    const int32_t logits_at = alea__op_rules(op->kind)->logits_at;
+    const DLTensor *logits = tensors[logits_at];
     if (logits->device.device_id != op->device) {
         return alea_error_set(error, ALEA_EINVAL,
                               "the operator was made on CUDA device %d; these tensors are on %d",
@@ -115,9 +118,9 @@ static alea_status cuda_run(void *state, const DLTensor *const *tensors, int32_t
     alea_cuda_call call = {.dtype = dtype_of(logits)};
     for (int32_t i = 0; i < n_tensors; i++)
         call.views[i] = view_of(tensors[i]);
-    const alea_cuda_view *view = &call.views[logits_at[op->kind]];
+    const alea_cuda_view *view = &call.views[logits_at];
     call.rows = view->size[0];
-    call.vocab = (int32_t)view->size[op->kind == ALEA_OP_CHAIN_SAMPLE ? 2 : 1];
+    call.vocab = (int32_t)view->size[logits->ndim - 1];
     if (op->kind == ALEA_OP_TOPK_SELECT) {
         call.rows = view->size[0] * view->size[1] * view->size[3];
         call.vocab = (int32_t)view->size[2];
@@ -126,6 +129,15 @@ static alea_status cuda_run(void *state, const DLTensor *const *tensors, int32_t
     if (op->kind == ALEA_OP_TOPK_SELECT && call.rows > INT32_MAX) {
         return alea_error_set(error, ALEA_ELIMIT, "scores has %lld windows; 2^31 - 1 is the most",
                               (long long)call.rows);
+    }
+    if (op->kind == ALEA_OP_CHAIN_LOGITS) {
+        enum { DRAFT_LOGITS = 3, DRAFT_TOKENS };
+        const int64_t drafts = call.views[DRAFT_TOKENS].size[1];
+        const int64_t room = op->workspace_rows - 1;
+        if (drafts > (tensors[DRAFT_LOGITS] ? room / 2 : room))
+            return alea_error_set(
+                error, ALEA_ELIMIT, "draft_tokens has %lld drafts; the workspace has room for %lld",
+                (long long)drafts, (long long)(tensors[DRAFT_LOGITS] ? room / 2 : room));
     }
     if (!code) code = op->api->run((int32_t)op->kind, &call, op->workspace, stream);
     return code ? alea__cuda_failed(op->api, code, alea_op_name(op->kind), error) : ALEA_OK;

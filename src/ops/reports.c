@@ -98,8 +98,56 @@ void alea__run_logprobs(const alea_cpu_call *call, alea_row_scratch *scratch, in
     }
 }
 
+/* Arguments of alea_sample_logits. */
+enum {
+    CHOSEN,
+    RAW,
+    SAMPLED,
+    KEPT,
+    VERDICT,
+    ROW_LSE,
+    RANK,
+    BEST,
+    BEST_LOGPROBS,
+    X,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    MIN_P,
+    SEED
+};
+
+static bool wants_report(const alea_cpu_call *call) {
+    bool wants = false;
+    for (int i = ROW_LSE; i <= BEST_LOGPROBS; i++)
+        wants |= call->views[i].data != NULL;
+    return wants;
+}
+
+/* What alea_logprobs says of the row and the chosen token; returns the token's logprob. */
+static float put_report(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row,
+                        const float *x, int32_t token) {
+    const alea_view *v = call->views;
+    const alea_view *best = &v[v[BEST].data ? BEST : BEST_LOGPROBS];
+    const int32_t k = best->data ? (int32_t)best->size[1] : 0;
+    alea_row_report report = {.lse = NAN, .logprob = NAN};
+    if (token < 0 || alea__row_report_shared(scratch->kernels, scratch->pool, x, call->vocab, token,
+                                             k, false, &report) < 0) {
+        report.n_top = 0; /* a failed row has none */
+    }
+    if (v[ROW_LSE].data) *(double *)alea__at(&v[ROW_LSE], row) = report.lse;
+    put_i32(&v[RANK], row, report.rank);
+    for (int32_t i = 0; i < k; i++) {
+        const bool there = i < report.n_top;
+        if (v[BEST].data)
+            *(int32_t *)alea__at2(&v[BEST], row, i) = there ? report.top[i].token : -1;
+        if (v[BEST_LOGPROBS].data)
+            *(float *)alea__at2(&v[BEST_LOGPROBS], row, i) = there ? report.top[i].logprob : NAN;
+    }
+    return report.logprob;
+}
+
 void alea__run_sample_logits(const alea_cpu_call *call, alea_row_scratch *scratch, int64_t row) {
-    enum { CHOSEN, RAW, SAMPLED, KEPT, VERDICT, X, TEMPERATURE, TOP_K, TOP_P, MIN_P, SEED };
     const alea_view *v = call->views;
     const float *x = alea__call_logits(call, &v[X], scratch, row);
     const alea_sampling sampling = {
@@ -109,12 +157,14 @@ void alea__run_sample_logits(const alea_cpu_call *call, alea_row_scratch *scratc
         .min_p = v[MIN_P].data ? alea__f32_at(&v[MIN_P], row) : 0,
     };
     const alea_draw_at at = alea__call_draw(call, SEED, row, 0);
-    const unsigned wants =
-        (v[RAW].data ? ALEA_CHOOSE_LOGPROB : 0) | (v[KEPT].data ? ALEA_CHOOSE_KEPT_MASS : 0);
+    const bool reported = wants_report(call); /* then the report brings the logprob too */
+    const unsigned wants = (v[RAW].data && !reported ? ALEA_CHOOSE_LOGPROB : 0) |
+                           (v[KEPT].data ? ALEA_CHOOSE_KEPT_MASS : 0);
     alea_choice choice;
     const alea_status status = alea__row_choose_shared(scratch->kernels, scratch->pool, x,
                                                        call->vocab, &sampling, &at, wants, &choice);
     if (status < 0) choice = (alea_choice){-1, NAN, NAN, NAN};
+    if (reported) choice.logprob = put_report(call, scratch, row, x, choice.token);
     put_i32(&v[CHOSEN], row, choice.token);
     put_f32(&v[RAW], row, choice.logprob);
     put_f32(&v[SAMPLED], row, choice.sampled_logprob);

@@ -77,6 +77,10 @@ static const alea_op_argument sample_logits[] = {
     {"sampled_logprobs", "r", F32, OUT | MAYBE},
     {"kept_mass", "r", F32, OUT | MAYBE},
     {"verdicts", "r", I32, OUT | MAYBE},
+    {"lse", "r", F64, OUT | MAYBE},
+    {"ranks", "r", I32, OUT | MAYBE},
+    {"alternatives", "rt", I32, OUT | MAYBE},
+    {"alternative_logprobs", "rt", F32, OUT | MAYBE},
     {"logits", "rv", LOGITS, 0},
     {"temperature", "r", F32, FREE | MAYBE},
     {"top_k", "r", I32, FREE | MAYBE},
@@ -87,18 +91,33 @@ static const alea_op_argument sample_logits[] = {
     {"row_words", "r", I32, FREE | MAYBE},
 };
 
-#define RULES(kind, table, empty) [kind] = {table, (int32_t)(sizeof table / sizeof table[0]), empty}
+static const alea_op_argument chain_logits[] = {
+    {"tokens", "rm", I32, OUT},
+    {"accepted", "r", I32, OUT},
+    {"verdicts", "r", I32, OUT | MAYBE},
+    {"draft_logits", "rnv", LOGITS, MAYBE},
+    {"draft_tokens", "rn", I32, 0},
+    {"target_logits", "rmv", LOGITS, 0},
+    {"temperature", "r", F32, FREE | MAYBE},
+    {"seed", "1", I64, FREE},
+    {"offset", "1", I64, FREE},
+    {"row_words", "r", I32, FREE | MAYBE},
+};
+
+#define RULES(kind, table, empty, logits)                                                          \
+    [kind] = {table, (int32_t)(sizeof table / sizeof table[0]), empty, logits}
 
 static const alea_op_rules all_rules[ALEA_OP_KINDS] = {
-    RULES(ALEA_OP_TOPK_SELECT, topk_select, false),
-    RULES(ALEA_OP_TOPK_MASK, topk_mask, true),
-    RULES(ALEA_OP_MINP_MASK, minp_mask, false),
-    RULES(ALEA_OP_TOPP_MASK, topp_mask, false),
-    RULES(ALEA_OP_TOPK_TOPP_MASK, topk_topp_mask, false),
-    RULES(ALEA_OP_SAMPLE_PROBS, sample_probs, false),
-    RULES(ALEA_OP_CHAIN_SAMPLE, chain_sample, false),
-    RULES(ALEA_OP_LOGPROBS, logprobs, false),
-    RULES(ALEA_OP_SAMPLE_LOGITS, sample_logits, false),
+    RULES(ALEA_OP_TOPK_SELECT, topk_select, false, 1),
+    RULES(ALEA_OP_TOPK_MASK, topk_mask, true, 1),
+    RULES(ALEA_OP_MINP_MASK, minp_mask, false, 1),
+    RULES(ALEA_OP_TOPP_MASK, topp_mask, false, 1),
+    RULES(ALEA_OP_TOPK_TOPP_MASK, topk_topp_mask, false, 1),
+    RULES(ALEA_OP_SAMPLE_PROBS, sample_probs, false, 1),
+    RULES(ALEA_OP_CHAIN_SAMPLE, chain_sample, false, 2),
+    RULES(ALEA_OP_LOGPROBS, logprobs, false, 7),
+    RULES(ALEA_OP_SAMPLE_LOGITS, sample_logits, false, 9),
+    RULES(ALEA_OP_CHAIN_LOGITS, chain_logits, false, 5),
 };
 
 const alea_op_rules *alea__op_rules(alea_op_kind kind) {
@@ -107,7 +126,7 @@ const alea_op_rules *alea__op_rules(alea_op_kind kind) {
 
 const char *alea_op_name(alea_op_kind kind) {
     static const char *const names[ALEA_OP_KINDS] = {
-        "topk_select",  "topk_mask",    "minp_mask", "topp_mask",    "topk_topp_mask",
-        "sample_probs", "chain_sample", "logprobs",  "sample_logits"};
+        "topk_select",  "topk_mask",    "minp_mask", "topp_mask",     "topk_topp_mask",
+        "sample_probs", "chain_sample", "logprobs",  "sample_logits", "chain_logits"};
     return (unsigned)kind < ALEA_OP_KINDS ? names[kind] : "unknown";
 }

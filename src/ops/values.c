@@ -76,8 +76,20 @@ static alea_status check_probs(const value_check *c, int32_t argument) {
     return status;
 }
 
+static alea_status check_temperature(const value_check *c, int32_t argument) {
+    const alea_view *view = &c->call->views[argument];
+    for (int64_t row = 0; view->data && row < c->call->rows; row++) {
+        const alea_sampling sampling = {.temperature = alea__f32_at(view, row), .top_p = 1};
+        alea_error reason = {0};
+        if (alea__sampling_check(&sampling, &reason) == ALEA_OK) continue;
+        return alea_error_set(c->error, ALEA_EINVAL, "row %lld: %.200s", (long long)row,
+                              reason.message);
+    }
+    return ALEA_OK;
+}
+
 static alea_status check_sampling(const value_check *c) {
-    enum { TEMPERATURE = 6, TOP_K, TOP_P, MIN_P };
+    enum { TEMPERATURE = 10, TOP_K, TOP_P, MIN_P };
     const alea_view *v = c->call->views;
     for (int64_t row = 0; row < c->call->rows; row++) {
         const alea_sampling sampling = {
@@ -104,6 +116,10 @@ static alea_status check_always(const value_check *c) {
         return status < 0 ? status : check_i32(c, 9, -1, last);
     }
     case ALEA_OP_SAMPLE_LOGITS: return check_sampling(c);
+    case ALEA_OP_CHAIN_LOGITS: {
+        const alea_status status = check_i32(c, 4, 0, last);
+        return status < 0 ? status : check_temperature(c, 6);
+    }
     default: return ALEA_OK;
     }
 }

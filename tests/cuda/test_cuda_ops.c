@@ -181,33 +181,103 @@ static void check_reports(const batch *b, int32_t k, bool given) {
     free(got.i);
 }
 
-static void choose(rig_how how, const batch *b, int32_t *tokens, float *numbers, int32_t *verdicts,
-                   int what) {
-    const int64_t n = b->n;
+/* Outputs of a choice: numbers [3][n], then where reported logprobs of alternatives [n][TOPK];
+ * integers tokens, verdicts, ranks [n], ids [n][TOPK]. */
+typedef struct choices {
+    float *f;
+    int32_t *i;
+    double *lse;
+} choices;
+
+enum { CHOOSE_REPORT = 8 }; /* beside 1, 2 and 4 for the three numbers */
+
+static choices choose(rig_how how, const batch *b, int what) {
+    const size_t n = (size_t)b->n;
+    const bool reported = what & CHOOSE_REPORT;
+    choices c = {zeros(n * 4 * (3 + TOPK)), zeros(n * 4 * (3 + TOPK)), zeros(n * 8)};
     rig_sample_logits(how,
-                      (rig_choice){tokens, what & 1 ? numbers : NULL, what & 2 ? numbers + n : NULL,
-                                   what & 4 ? numbers + 2 * n : NULL, verdicts},
-                      b->logits, b->dtype, n, b->vocab,
-                      (rig_params){b->temperature, b->k, b->p, b->min_p, b->seed, b->offset, n});
+                      (rig_choice){.tokens = c.i,
+                                   .logprobs = what & 1 ? c.f : NULL,
+                                   .sampled = what & 2 ? c.f + n : NULL,
+                                   .kept = what & 4 ? c.f + 2 * n : NULL,
+                                   .verdicts = c.i + n,
+                                   .lse = reported ? c.lse : NULL,
+                                   .ranks = reported ? c.i + 2 * n : NULL,
+                                   .ids = reported ? c.i + 3 * n : NULL,
+                                   .id_logprobs = reported ? c.f + 3 * n : NULL,
+                                   .k = reported ? TOPK : 0},
+                      b->logits, b->dtype, b->n, b->vocab,
+                      (rig_params){b->temperature, b->k, b->p, b->min_p, b->seed, b->offset, b->n});
+    return c;
+}
+
+static void choices_free(choices *c) {
+    free(c->f);
+    free(c->i);
+    free(c->lse);
 }
 
 static void check_choices(const batch *b) {
+    static const int whats[] = {7 | CHOOSE_REPORT, 7, CHOOSE_REPORT, 0};
     const size_t n = (size_t)b->n;
-    int32_t *got = zeros(n * 8), *right = zeros(n * 8);
-    float *got_f = zeros(n * 12), *right_f = zeros(n * 12);
-    for (int what = 7; what >= 0; what -= 7) { /* all outputs; then the token alone */
-        choose(reference, b, right, right_f, right + n, what);
-        choose(device, b, got, got_f, got + n, what);
-        same("verdicts", b, got + n, right + n, 4);
-        same("tokens", b, got, right, 4);
-        same("logprobs of tokens", b, got_f, right_f, 4);
-        same("sampled_logprobs", b, got_f + n, right_f + n, 4);
-        same("kept_mass", b, got_f + 2 * n, right_f + 2 * n, 4);
+    for (size_t w = 0; w < sizeof whats / sizeof *whats; w++) {
+        choices right = choose(reference, b, whats[w]), got = choose(device, b, whats[w]);
+        same("verdicts", b, got.i + n, right.i + n, 4);
+        same("tokens", b, got.i, right.i, 4);
+        same("logprobs of tokens", b, got.f, right.f, 4);
+        same("sampled_logprobs", b, got.f + n, right.f + n, 4);
+        same("kept_mass", b, got.f + 2 * n, right.f + 2 * n, 4);
+        same("lse of choices", b, got.lse, right.lse, 8);
+        same("ranks of tokens", b, got.i + 2 * n, right.i + 2 * n, 4);
+        same("alternatives of tokens", b, got.i + 3 * n, right.i + 3 * n, 4 * TOPK);
+        same("their logprobs", b, got.f + 3 * n, right.f + 3 * n, 4 * TOPK);
+        choices_free(&right);
+        choices_free(&got);
     }
+}
+
+/* Chains of DRAFTS over the batch's own rows: position d of chain i is row (i + d) mod n, and its
+ * draft's logits are those of the row before. Rows must be dense, so they are copied. */
+static void check_chains(const batch *b) {
+    enum { DRAFTS = 3 };
+    const size_t n = (size_t)b->n, row = (size_t)b->vocab * rig_bytes(b->dtype);
+    char *target = zeros(n * (DRAFTS + 1) * row), *draft = zeros(n * DRAFTS * row);
+    int32_t *ids = zeros(n * DRAFTS * 4);
+    for (size_t i = 0; i < n; i++) {
+        for (size_t d = 0; d <= DRAFTS; d++) {
+            memcpy(target + (i * (DRAFTS + 1) + d) * row, b->logits + (i + d) % n * row, row);
+            if (d == DRAFTS) continue;
+            memcpy(draft + (i * DRAFTS + d) * row, b->logits + (i + d + n - (i + d) % 2) % n * row,
+                   row);
+            const int32_t id = b->tokens[(i + d) % n];
+            ids[i * DRAFTS + d] = id < 0 ? 0 : id;
+        }
+        if (i % 3 == 0) ids[i * DRAFTS] = (int32_t)(n * 7 % (size_t)b->vocab);
+    }
+    /* Likely drafts, or none would stand: the best token of each target row by value. */
+    for (size_t at = 0; at < n * DRAFTS; at += 2) {
+        const char *x = target + (at / DRAFTS * (DRAFTS + 1) + at % DRAFTS) * row;
+        for (int32_t j = 0; j < b->vocab; j++)
+            if (rig_value(x, j, b->dtype) > rig_value(x, ids[at], b->dtype)) ids[at] = j;
+    }
+    int32_t *got = zeros(n * 4 * (DRAFTS + 3)), *right = zeros(n * 4 * (DRAFTS + 3));
+    for (int certain = 0; certain < 2; certain++) {
+        const rig_chain_logits_args args = {
+            certain ? NULL : draft, target, ids, b->temperature, b->seed, b->offset, b->n};
+        for (int on_device = 0; on_device < 2; on_device++) {
+            int32_t *out = on_device ? got : right;
+            rig_chain_logits(on_device ? device : reference, out, out + n * (DRAFTS + 1),
+                             out + n * (DRAFTS + 2), args, b->dtype, b->n, DRAFTS, b->vocab);
+        }
+        same("accepted", b, got + n * (DRAFTS + 1), right + n * (DRAFTS + 1), 4);
+        same("verdicts of chains", b, got + n * (DRAFTS + 2), right + n * (DRAFTS + 2), 4);
+        same("tokens of chains", b, got, right, 4 * (DRAFTS + 1));
+    }
+    free(target);
+    free(draft);
+    free(ids);
     free(got);
     free(right);
-    free(got_f);
-    free(right_f);
 }
 
 static void check_all(int64_t n, int32_t vocab, rig_dtype dtype, uint64_t seed, bool sound) {
@@ -216,6 +286,7 @@ static void check_all(int64_t n, int32_t vocab, rig_dtype dtype, uint64_t seed, 
     check_reports(&b, 3, false);
     check_reports(&b, 0, true);
     check_choices(&b);
+    if ((int64_t)vocab * n < 4 << 20) check_chains(&b);
     for (int64_t i = 0; i < n; i++)
         b.k[i] = b.k[i] < 1 ? vocab : b.k[i];
     check_masks(&b);
@@ -249,12 +320,111 @@ static void test_long_rows(void **state) {
             check_all(v % 2 ? 18 : 20, vocabs[v], dtype, 100 + v, dtype != RIG_F32);
 }
 
-static void test_large_batches(void **state) {
+/* Rows order[0..n) of another batch. */
+static batch batch_pick(const batch *from, const int64_t *order, int64_t n) {
+    const size_t row = (size_t)from->vocab * rig_bytes(from->dtype), count = (size_t)n;
+    batch b = {n,
+               from->vocab,
+               from->dtype,
+               zeros(count * row),
+               zeros(count * 4),
+               zeros(count * 4),
+               zeros(count * 4),
+               zeros(count * 4),
+               zeros(count * 4),
+               zeros(count * GIVEN * 4),
+               zeros(count * 8),
+               zeros(count * 8)};
+    for (int64_t i = 0; i < n; i++) {
+        const int64_t j = order[i];
+        memcpy(b.logits + (size_t)i * row, from->logits + (size_t)j * row, row);
+        memcpy(b.given + i * GIVEN, from->given + j * GIVEN, GIVEN * 4);
+        b.p[i] = from->p[j];
+        b.min_p[i] = from->min_p[j];
+        b.temperature[i] = from->temperature[j];
+        b.k[i] = from->k[j];
+        b.tokens[i] = from->tokens[j];
+        b.seed[i] = from->seed[j];
+        b.offset[i] = from->offset[j];
+    }
+    return b;
+}
+
+/* Each row's answers of every operator of logits, one after the other. */
+static char *answers(rig_how how, const batch *b, size_t *each) {
+    const size_t n = (size_t)b->n, mask = (size_t)b->vocab * rig_bytes(b->dtype);
+    *each = 4 * mask + 2 * 8 + (2 + TOPK) * 8 + (3 + TOPK) * 8;
+    char *all = zeros(n * *each), *masked = zeros(n * mask);
+    size_t used = 0;
+#define PUT(from, bytes)                                                                           \
+    do {                                                                                           \
+        for (size_t put_i = 0; put_i < n; put_i++)                                                 \
+            memcpy(all + put_i * *each + used, (const char *)(from) + put_i * (bytes), bytes);     \
+        used += bytes;                                                                             \
+    } while (0)
+    for (alea_op_kind kind = ALEA_OP_TOPK_MASK; kind <= ALEA_OP_TOPK_TOPP_MASK; kind++) {
+        rig_mask(kind, how, masked, b->logits, b->dtype, b->n, b->vocab, b->k,
+                 kind == ALEA_OP_MINP_MASK ? b->min_p : b->p);
+        PUT(masked, mask);
+    }
+    reports r = report(how, b, TOPK, false);
+    choices c = choose(how, b, 7 | CHOOSE_REPORT);
+    PUT(r.lse, 8);
+    PUT(c.lse, 8);
+    PUT(r.f, 4);
+    PUT(r.f + n, 4);
+    PUT(r.f + 2 * n, 4 * TOPK);
+    PUT(r.i, 4);
+    PUT(r.i + n, 4);
+    PUT(r.i + 2 * n, 4 * TOPK);
+    for (size_t part = 0; part < 3; part++) {
+        PUT(c.f + part * n, 4);
+        PUT(c.i + part * n, 4);
+    }
+    PUT(c.f + 3 * n, 4 * TOPK);
+    PUT(c.i + 3 * n, 4 * TOPK);
+#undef PUT
+    assert_true(used <= *each);
+    free(r.lse);
+    free(r.f);
+    free(r.i);
+    choices_free(&c);
+    free(masked);
+    return all;
+}
+
+/* Rows in batches of every size: what cpu-ref says of a row is what the device says of it, wherever
+ * it stands and whatever shape its launch has. */
+static void test_a_row_is_the_same_in_every_batch(void **state) {
     (void)state;
     NEED_DEVICE();
-    check_all(512, 32000, RIG_F32, 1, true);
-    check_all(300, 128256, RIG_BF16, 2, true);
-    check_all(64, 151936, RIG_F32, 3, true);
+    enum { ROWS = 40 };
+    static const int32_t vocabs[] = {64, 999, 4099, 32000, 128256, 151936, 201088, 262144};
+    static const int64_t batches[] = {1, 2, 17, 64, 300, 512};
+    for (size_t v = 0; v < 8; v++) {
+        for (rig_dtype dtype = RIG_F16; dtype <= RIG_F32; dtype++) {
+            batch all = batch_make(ROWS, vocabs[v], dtype, 900 + v, v % 2 == 0);
+            for (int64_t i = 0; i < ROWS; i++)
+                if (all.k[i] < 1) all.k[i] = vocabs[v];
+            size_t each;
+            char *right = answers(reference, &all, &each);
+            for (size_t s = 0; s < 6; s++) {
+                int64_t order[512];
+                for (int64_t i = 0; i < batches[s]; i++)
+                    order[i] = (i * 7 + (int64_t)s) % ROWS;
+                batch b = batch_pick(&all, order, batches[s]);
+                char *got = answers(device, &b, &each);
+                for (int64_t i = 0; i < batches[s]; i++)
+                    if (memcmp(got + (size_t)i * each, right + (size_t)order[i] * each, each) != 0)
+                        fail_msg("%d x %d, dtype %d: row %d differs from row %d of cpu-ref",
+                                 (int)batches[s], vocabs[v], (int)dtype, (int)i, (int)order[i]);
+                free(got);
+                batch_free(&b);
+            }
+            free(right);
+            batch_free(&all);
+        }
+    }
 }
 
 static void test_the_longest_row(void **state) {
@@ -482,23 +652,25 @@ static void test_bad_values_stay_in_their_row(void **state) {
     NEED_DEVICE();
     enum { N = 6, VOCAB = 5000 };
     batch b = batch_make(N, VOCAB, RIG_F32, 3, true);
-    int32_t tokens[2 * N], verdicts[2 * N];
-    float numbers[6 * N];
     for (int64_t i = 0; i < N; i++) {
         b.temperature[i] = 1;
         b.k[i] = 50;
     }
-    choose(device, &b, tokens, numbers, verdicts, 7);
+    choices before = choose(device, &b, 7 | CHOOSE_REPORT);
     b.temperature[1] = -1;
     b.p[2] = 7;
     b.min_p[3] = NAN;
     b.k[4] = -4;
-    choose(device, &b, tokens + N, numbers + 3 * N, verdicts + N, 7);
+    choices after = choose(device, &b, 7 | CHOOSE_REPORT);
     for (int i = 0; i < N; i++) {
         const bool bad = i >= 1 && i <= 4;
-        assert_int_equal(tokens[N + i], bad ? -1 : tokens[i]);
-        assert_int_equal(verdicts[N + i], bad ? ALEA_EINVAL : ALEA_OK);
+        assert_int_equal(after.i[i], bad ? -1 : before.i[i]);
+        assert_int_equal(after.i[N + i], bad ? ALEA_EINVAL : ALEA_OK);
+        assert_int_equal(after.i[2 * N + i], bad ? 0 : before.i[2 * N + i]);
+        assert_int_equal(after.i[3 * N + i * TOPK], bad ? -1 : before.i[3 * N + i * TOPK]);
     }
+    choices_free(&before);
+    choices_free(&after);
     batch_free(&b);
 }
 
@@ -596,7 +768,7 @@ int main(void) {
         cmocka_unit_test(test_short_rows),
         cmocka_unit_test(test_batches_of_common_vocabularies),
         cmocka_unit_test(test_long_rows),
-        cmocka_unit_test(test_large_batches),
+        cmocka_unit_test(test_a_row_is_the_same_in_every_batch),
         cmocka_unit_test(test_the_longest_row),
         cmocka_unit_test(test_flat_rows),
         cmocka_unit_test(test_draws_from_probabilities),

@@ -15,7 +15,7 @@
 #include "alea/ops.h"
 
 enum {
-    TENSORS = 13,
+    TENSORS = 17,
     ROWS_MAX = 3,
     VOCAB_MAX = 20000,
     DRAFTS = 2,
@@ -211,12 +211,41 @@ static void make_sample_logits(source *s, call *c) {
     for (int i = 0; i < 3; i++)
         add_f32(c, true, c->rows);
     add_i32(c, true, c->rows);
+    add(c, true, kDLFloat, 64, 1, c->rows, 0, 0, 0);
+    add_i32(c, true, c->rows);
+    add(c, true, kDLInt, 32, 2, c->rows, c->topk, 0, 0);
+    add(c, true, kDLFloat, 32, 2, c->rows, c->topk, 0, 0);
     fill_floats(s, add_logits(c, false));
     fill_floats(s, add_f32(c, false, c->rows));
     fill_ints(s, add_i32(c, false, c->rows), 0, c->vocab + 2);
     fill_shares(s, add_f32(c, false, c->rows));
     fill_shares(s, add_f32(c, false, c->rows));
     add_stream(s, c);
+}
+
+/* Logits of so many positions. */
+static tensor *add_chain(call *c, int64_t positions) {
+    tensor *t = add_logits(c, false);
+    t->dl.ndim = 3;
+    t->shape[1] = positions;
+    t->shape[2] = c->vocab;
+    t->watched = BUFFER;
+    return t;
+}
+
+static void make_chain_logits(source *s, call *c) {
+    add(c, true, kDLInt, 32, 2, c->rows, DRAFTS + 1, 0, 0);
+    add_i32(c, true, c->rows);
+    add_i32(c, true, c->rows);
+    const bool certain = pick(s, 2);
+    tensor *draft = add_chain(c, DRAFTS);
+    fill_floats(s, draft);
+    fill_ints(s, add(c, false, kDLInt, 32, 2, c->rows, DRAFTS, 0, 0), 0,
+              c->vocab > 0 ? c->vocab - 1 : 0);
+    fill_floats(s, add_chain(c, DRAFTS + 1));
+    fill_floats(s, add_f32(c, false, c->rows));
+    add_stream(s, c);
+    if (certain) draft->buffer = NULL;
 }
 
 static void make_tensors(source *s, call *c) {
@@ -245,6 +274,7 @@ static void make_tensors(source *s, call *c) {
         return;
     case ALEA_OP_LOGPROBS: make_logprobs(s, c); return;
     case ALEA_OP_SAMPLE_LOGITS: make_sample_logits(s, c); return;
+    case ALEA_OP_CHAIN_LOGITS: make_chain_logits(s, c); return;
     default: make_mask(s, c);
     }
 }
@@ -312,10 +342,15 @@ static alea_status run(const call *c, const char *target, int32_t threads, DLTen
                                                t[5],           t[6], t[7], t[8], t[9]};
         RUN(alea_logprobs, alea_logprobs_run(op, &tensors, NULL, error));
     }
+    case ALEA_OP_CHAIN_LOGITS: {
+        const alea_chain_logits_tensors tensors = {sizeof tensors, t[0], t[1], t[2], t[3], t[4],
+                                                   t[5],           t[6], t[7], t[8], t[9]};
+        RUN(alea_chain_logits, alea_chain_logits_run(op, &tensors, NULL, error));
+    }
     default: {
-        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0],  t[1],  t[2], t[3],
-                                                    t[4],           t[5],  t[6],  t[7], t[8],
-                                                    t[9],           t[10], t[11], t[12]};
+        const alea_sample_logits_tensors tensors = {
+            sizeof tensors, t[0], t[1],  t[2],  t[3],  t[4],  t[5],  t[6],  t[7],
+            t[8],           t[9], t[10], t[11], t[12], t[13], t[14], t[15], t[16]};
         RUN(alea_sample_logits, alea_sample_logits_run(op, &tensors, NULL, error));
     }
     }
@@ -379,8 +414,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     c.vocab = vocabs[pick(&s, sizeof vocabs / sizeof *vocabs)];
     c.flags = pick(&s, 4) == 0 ? ALEA_OP_CHECK_VALUES : 0;
     c.topk = c.kind == ALEA_OP_TOPK_SELECT ? 1 + (int32_t)pick(&s, 40)
-             : c.kind == ALEA_OP_LOGPROBS  ? (int32_t)pick(&s, 22)
-                                           : 0;
+             : c.kind == ALEA_OP_LOGPROBS || c.kind == ALEA_OP_SAMPLE_LOGITS ? (int32_t)pick(&s, 22)
+                                                                             : 0;
     const int32_t threads = pick(&s, 16) == 0 ? 3 : 1;
     const bool spoiled = pick(&s, 4) == 0;
     make_tensors(&s, &c);

@@ -143,6 +143,25 @@ void rig_chain(rig_how how, int32_t *tokens, int32_t *accepted, const float *dra
              rig_1d(&f, &seed, RIG_I64, 1), rig_1d(&g, &offset, RIG_I64, 1), NULL, NULL, &error));
 }
 
+void rig_chain_logits(rig_how how, int32_t *tokens, int32_t *accepted, int32_t *verdicts,
+                      rig_chain_logits_args args, rig_dtype dtype, int64_t rows, int32_t n_drafts,
+                      int32_t vocab) {
+    rig_tensor t[9];
+    const alea_chain_logits_tensors tensors = {
+        .struct_bytes = sizeof tensors,
+        .tokens = rig_2d(&t[0], tokens, RIG_I32, rows, n_drafts + 1),
+        .accepted = rig_1d(&t[1], accepted, RIG_I32, rows),
+        .verdicts = verdicts ? rig_1d(&t[2], verdicts, RIG_I32, rows) : NULL,
+        .draft_logits = args.draft ? rig_3d(&t[3], args.draft, dtype, rows, n_drafts, vocab) : NULL,
+        .draft_tokens = rig_2d(&t[4], args.ids, RIG_I32, rows, n_drafts),
+        .target_logits = rig_3d(&t[5], args.target, dtype, rows, n_drafts + 1, vocab),
+        .temperature = args.temperature ? rig_1d(&t[6], args.temperature, RIG_F32, rows) : NULL,
+        .seed = rig_1d(&t[7], args.seed, RIG_I64, args.n_seeds),
+        .offset = rig_1d(&t[8], args.offset, RIG_I64, args.n_seeds)};
+    WITH(alea_chain_logits, rig_config(how, vocab, 0),
+         alea_chain_logits_run(op, &tensors, NULL, &error));
+}
+
 static int by_position(const void *a, const void *b) {
     const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
     return (x > y) - (x < y);
@@ -185,7 +204,7 @@ void rig_logprobs(rig_how how, rig_report out, void *logits, rig_dtype dtype, in
 
 void rig_sample_logits(rig_how how, rig_choice out, void *logits, rig_dtype dtype, int64_t rows,
                        int32_t vocab, rig_params params) {
-    rig_tensor t[12];
+    rig_tensor t[16];
     const alea_sample_logits_tensors tensors = {
         .struct_bytes = sizeof tensors,
         .tokens = out.tokens ? rig_1d(&t[0], out.tokens, RIG_I32, rows) : NULL,
@@ -193,6 +212,11 @@ void rig_sample_logits(rig_how how, rig_choice out, void *logits, rig_dtype dtyp
         .sampled_logprobs = out.sampled ? rig_1d(&t[2], out.sampled, RIG_F32, rows) : NULL,
         .kept_mass = out.kept ? rig_1d(&t[3], out.kept, RIG_F32, rows) : NULL,
         .verdicts = out.verdicts ? rig_1d(&t[4], out.verdicts, RIG_I32, rows) : NULL,
+        .lse = out.lse ? rig_1d(&t[12], out.lse, RIG_F64, rows) : NULL,
+        .ranks = out.ranks ? rig_1d(&t[13], out.ranks, RIG_I32, rows) : NULL,
+        .alternatives = out.ids ? rig_2d(&t[14], out.ids, RIG_I32, rows, out.k) : NULL,
+        .alternative_logprobs =
+            out.id_logprobs ? rig_2d(&t[15], out.id_logprobs, RIG_F32, rows, out.k) : NULL,
         .logits = rig_2d(&t[5], logits, dtype, rows, vocab),
         .temperature = params.temperature ? rig_1d(&t[6], params.temperature, RIG_F32, rows) : NULL,
         .top_k = params.top_k ? rig_1d(&t[7], params.top_k, RIG_I32, rows) : NULL,
@@ -200,7 +224,7 @@ void rig_sample_logits(rig_how how, rig_choice out, void *logits, rig_dtype dtyp
         .min_p = params.min_p ? rig_1d(&t[9], params.min_p, RIG_F32, rows) : NULL,
         .seed = rig_1d(&t[10], params.seed, RIG_I64, params.n_seeds),
         .offset = rig_1d(&t[11], params.offset, RIG_I64, params.n_seeds)};
-    WITH(alea_sample_logits, rig_config(how, vocab, 0),
+    WITH(alea_sample_logits, rig_config(how, vocab, out.k),
          alea_sample_logits_run(op, &tensors, NULL, &error));
 }
 

@@ -52,6 +52,19 @@ void rig_chain(rig_how how, int32_t *tokens, int32_t *accepted, const float *dra
                const int32_t *ids, const float *target, int64_t rows, int32_t n_drafts,
                int32_t vocab, int64_t seed, int64_t offset);
 
+/* alea_chain_logits; draft NULL: certain drafts. */
+typedef struct rig_chain_logits_args {
+    void *draft, *target; /* [rows][drafts][vocab], [rows][drafts + 1][vocab] */
+    int32_t *ids;
+    float *temperature; /* NULL: 1 */
+    int64_t *seed, *offset;
+    int64_t n_seeds; /* 1 or rows */
+} rig_chain_logits_args;
+
+void rig_chain_logits(rig_how how, int32_t *tokens, int32_t *accepted, int32_t *verdicts,
+                      rig_chain_logits_args args, rig_dtype dtype, int64_t rows, int32_t n_drafts,
+                      int32_t vocab);
+
 void rig_select(rig_how how, int32_t *indices, const float *scores, const int32_t *starts,
                 const int32_t *ends, int64_t batch, int64_t queries, int32_t length, int64_t groups,
                 int32_t topk);
@@ -74,6 +87,11 @@ typedef struct rig_choice {
     int32_t *tokens;
     float *logprobs, *sampled, *kept;
     int32_t *verdicts;
+    double *lse;
+    int32_t *ranks;
+    int32_t *ids; /* [rows][k] */
+    float *id_logprobs;
+    int32_t k;
 } rig_choice;
 
 typedef struct rig_params {

@@ -146,7 +146,7 @@ static rows rows_pick(const rows *from, const int64_t *order, int64_t n) {
 
 /* A row's results under all operators: masks, then everything else. */
 static size_t result_bytes(const rows *r) {
-    return 4 * (size_t)r->vocab * rig_bytes(r->dtype) + 256;
+    return 4 * (size_t)r->vocab * rig_bytes(r->dtype) + 512;
 }
 
 static void put(char *results, size_t each, size_t *used, const void *data, int64_t n,
@@ -182,6 +182,39 @@ static void run_chain(rig_how how, const rows *r, int32_t *tokens, int32_t *acce
     alea_chain_sample_destroy(op);
 }
 
+/* A chain of DRAFTS for each row, all of its positions and drafts made of the row's own logits. */
+static void run_chain_logits(rig_how how, const rows *r, int32_t *out) {
+    rig_tensor t[9];
+    alea_chain_logits *op = NULL;
+    alea_error error = {0};
+    const alea_op_config config = rig_config(how, r->vocab, 0);
+    const int64_t step[] = {r->vocab, 0, 1};
+    DLTensor *draft = rig_3d(&t[2], r->logits, r->dtype, r->n, DRAFTS, r->vocab);
+    DLTensor *target = rig_3d(&t[4], r->logits, r->dtype, r->n, DRAFTS + 1, r->vocab);
+    memcpy(t[2].strides, step, sizeof step);
+    memcpy(t[4].strides, step, sizeof step);
+    draft->strides = t[2].strides;
+    target->strides = t[4].strides;
+    assert_int_equal(alea_chain_logits_create(&config, &op, &error), ALEA_OK);
+    for (int certain = 0; certain < 2; certain++) {
+        const alea_chain_logits_tensors tensors = {
+            .struct_bytes = sizeof tensors,
+            .tokens = rig_2d(&t[0], out, RIG_I32, r->n, DRAFTS + 1),
+            .accepted = rig_1d(&t[1], out + r->n * (DRAFTS + 1), RIG_I32, r->n),
+            .verdicts = rig_1d(&t[3], out + r->n * (DRAFTS + 2), RIG_I32, r->n),
+            .draft_logits = certain ? NULL : draft,
+            .draft_tokens = rig_2d(&t[5], r->drafts, RIG_I32, r->n, DRAFTS),
+            .target_logits = target,
+            .temperature = rig_1d(&t[6], r->temperature, RIG_F32, r->n),
+            .seed = rig_1d(&t[7], r->seed, RIG_I64, r->n),
+            .offset = rig_1d(&t[8], r->offset, RIG_I64, r->n)};
+        const alea_status status = alea_chain_logits_run(op, &tensors, NULL, &error);
+        if (status < 0) fail_msg("%s", error.message);
+        out += r->n * (DRAFTS + 3);
+    }
+    alea_chain_logits_destroy(op);
+}
+
 static char *run_all(rig_how how, const rows *r) {
     const size_t each = result_bytes(r), mask_bytes = (size_t)r->vocab * rig_bytes(r->dtype);
     const size_t n = (size_t)r->n;
@@ -202,6 +235,15 @@ static char *run_all(rig_how how, const rows *r) {
     run_chain(how, r, tokens, accepted);
     put(results, each, &used, tokens, r->n, 4 * (DRAFTS + 1));
     put(results, each, &used, accepted, r->n, 4);
+    int32_t *chains = zeros(n * 2 * (DRAFTS + 3) * 4);
+    run_chain_logits(how, r, chains);
+    for (int certain = 0; certain < 2; certain++) {
+        const int32_t *part = chains + certain * r->n * (DRAFTS + 3);
+        put(results, each, &used, part, r->n, 4 * (DRAFTS + 1));
+        put(results, each, &used, part + r->n * (DRAFTS + 1), r->n, 4);
+        put(results, each, &used, part + r->n * (DRAFTS + 2), r->n, 4);
+    }
+    free(chains);
 
     double *lse = zeros(n * 8);
     float *f = zeros(n * 4 * (3 + TOPK));
@@ -215,9 +257,27 @@ static char *run_all(rig_how how, const rows *r) {
     put(results, each, &used, i32, r->n, 4);
     put(results, each, &used, i32 + r->n, r->n, 4);
     put(results, each, &used, i32 + 2 * r->n, r->n, 4 * TOPK);
-    rig_sample_logits(how, (rig_choice){i32, f, f + r->n, f + 2 * r->n, i32 + r->n}, r->logits,
-                      r->dtype, r->n, r->vocab,
+    int32_t *ids = zeros(n * 4 * (1 + TOPK));
+    float *id_logprobs = zeros(n * 4 * TOPK);
+    rig_sample_logits(how,
+                      (rig_choice){.tokens = i32,
+                                   .logprobs = f,
+                                   .sampled = f + r->n,
+                                   .kept = f + 2 * r->n,
+                                   .verdicts = i32 + r->n,
+                                   .lse = lse,
+                                   .ranks = ids,
+                                   .ids = ids + r->n,
+                                   .id_logprobs = id_logprobs,
+                                   .k = TOPK},
+                      r->logits, r->dtype, r->n, r->vocab,
                       (rig_params){r->temperature, r->k, r->p, NULL, r->seed, r->offset, r->n});
+    put(results, each, &used, lse, r->n, 8);
+    put(results, each, &used, ids, r->n, 4);
+    put(results, each, &used, ids + r->n, r->n, 4 * TOPK);
+    put(results, each, &used, id_logprobs, r->n, 4 * TOPK);
+    free(ids);
+    free(id_logprobs);
     put(results, each, &used, i32, r->n, 4);
     put(results, each, &used, i32 + r->n, r->n, 4);
     put(results, each, &used, f, r->n, 4);

@@ -21,7 +21,7 @@
 
 #include "ops/rig.h"
 
-enum { ROWS = 2, VOCAB = 64, DRAFTS = 2, TOPK = 3, BUFFER = 4096, TENSORS = 13 };
+enum { ROWS = 2, VOCAB = 64, DRAFTS = 2, TOPK = 3, BUFFER = 4096, TENSORS = 17 };
 
 /* A good call of one operator, to be spoiled. */
 typedef struct call {
@@ -123,12 +123,30 @@ static void call_make(call *c, alea_op_kind kind) {
         add(c, RIG_I32, "r");
         add(c, RIG_I32, "rt");
         break;
+    case ALEA_OP_CHAIN_LOGITS:
+        add(c, RIG_I32, "rm");
+        add(c, RIG_I32, "r");
+        add(c, RIG_I32, "r");
+        add(c, RIG_F32, "rnv");
+        add(c, RIG_I32, "rn");
+        add(c, RIG_F32, "rmv");
+        add(c, RIG_F32, "r");
+        add(c, RIG_I64, "1");
+        add(c, RIG_I64, "1");
+        add(c, RIG_I32, "r");
+        set_f32(c, 6, 1);
+        break;
     default:
+        c->config.topk = TOPK;
         add(c, RIG_I32, "r");
         add(c, RIG_F32, "r");
         add(c, RIG_F32, "r");
         add(c, RIG_F32, "r");
         add(c, RIG_I32, "r");
+        add(c, RIG_F64, "r");
+        add(c, RIG_I32, "r");
+        add(c, RIG_I32, "rt");
+        add(c, RIG_F32, "rt");
         add(c, RIG_F32, "rv");
         add(c, RIG_F32, "r");
         add(c, RIG_I32, "r");
@@ -137,8 +155,8 @@ static void call_make(call *c, alea_op_kind kind) {
         add(c, RIG_I64, "1");
         add(c, RIG_I64, "1");
         add(c, RIG_I32, "r");
-        set_f32(c, 6, 1);
-        set_f32(c, 8, 1);
+        set_f32(c, 10, 1);
+        set_f32(c, 12, 1);
     }
 }
 
@@ -177,10 +195,15 @@ static alea_status call_run(call *c, alea_error *error) {
                                                t[5],           t[6], t[7], t[8], t[9]};
         MAKE_AND(alea_logprobs, alea_logprobs_run(op, &tensors, NULL, error));
     }
+    case ALEA_OP_CHAIN_LOGITS: {
+        const alea_chain_logits_tensors tensors = {sizeof tensors, t[0], t[1], t[2], t[3], t[4],
+                                                   t[5],           t[6], t[7], t[8], t[9]};
+        MAKE_AND(alea_chain_logits, alea_chain_logits_run(op, &tensors, NULL, error));
+    }
     default: {
-        const alea_sample_logits_tensors tensors = {sizeof tensors, t[0],  t[1],  t[2], t[3],
-                                                    t[4],           t[5],  t[6],  t[7], t[8],
-                                                    t[9],           t[10], t[11], t[12]};
+        const alea_sample_logits_tensors tensors = {
+            sizeof tensors, t[0], t[1],  t[2],  t[3],  t[4],  t[5],  t[6],  t[7],
+            t[8],           t[9], t[10], t[11], t[12], t[13], t[14], t[15], t[16]};
         MAKE_AND(alea_sample_logits, alea_sample_logits_run(op, &tensors, NULL, error));
     }
     }
@@ -213,8 +236,11 @@ static const char *const names[ALEA_OP_KINDS][TENSORS] = {
     [ALEA_OP_LOGPROBS] = {"lse", "logprobs", "ranks", "alternatives", "alternative_logprobs",
                           "entropy", "verdicts", "logits", "tokens", "given"},
     [ALEA_OP_SAMPLE_LOGITS] = {"tokens", "logprobs", "sampled_logprobs", "kept_mass", "verdicts",
-                               "logits", "temperature", "top_k", "top_p", "min_p", "seed", "offset",
-                               "row_words"}};
+                               "lse", "ranks", "alternatives", "alternative_logprobs", "logits",
+                               "temperature", "top_k", "top_p", "min_p", "seed", "offset",
+                               "row_words"},
+    [ALEA_OP_CHAIN_LOGITS] = {"tokens", "accepted", "verdicts", "draft_logits", "draft_tokens",
+                              "target_logits", "temperature", "seed", "offset", "row_words"}};
 
 static call the_call; /* 50 KB: not for the stack */
 
@@ -249,11 +275,17 @@ static void test_missing_tensors_are_named(void **state) {
     the_call.t[7] = NULL;
     the_call.t[2] = NULL;
     expect(&the_call, ALEA_EINVAL, "logits is NULL");
-    const int32_t needed[] = {5, 10, 11};
-    for (int i = 0; i < 3; i++) {
-        call_make(&the_call, ALEA_OP_SAMPLE_LOGITS);
-        the_call.t[needed[i]] = NULL;
-        expect(&the_call, ALEA_EINVAL, names[ALEA_OP_SAMPLE_LOGITS][needed[i]]);
+    static const struct {
+        alea_op_kind kind;
+        int32_t argument;
+    } needed[] = {
+        {ALEA_OP_SAMPLE_LOGITS, 9}, {ALEA_OP_SAMPLE_LOGITS, 14}, {ALEA_OP_SAMPLE_LOGITS, 15},
+        {ALEA_OP_CHAIN_LOGITS, 0},  {ALEA_OP_CHAIN_LOGITS, 1},   {ALEA_OP_CHAIN_LOGITS, 4},
+        {ALEA_OP_CHAIN_LOGITS, 5},  {ALEA_OP_CHAIN_LOGITS, 7},   {ALEA_OP_CHAIN_LOGITS, 8}};
+    for (size_t i = 0; i < sizeof needed / sizeof *needed; i++) {
+        call_make(&the_call, needed[i].kind);
+        the_call.t[needed[i].argument] = NULL;
+        expect(&the_call, ALEA_EINVAL, names[needed[i].kind][needed[i].argument]);
     }
 }
 
@@ -299,6 +331,9 @@ static void test_wrong_dtypes_are_named(void **state) {
     call_make(&the_call, ALEA_OP_TOPK_MASK);
     the_call.t[0]->dtype = (DLDataType){kDLFloat, 16, 1};
     expect(&the_call, ALEA_EINVAL, "masked is float16 and logits is float32");
+    call_make(&the_call, ALEA_OP_CHAIN_LOGITS);
+    the_call.t[3]->dtype = (DLDataType){kDLFloat, 16, 1};
+    expect(&the_call, ALEA_EINVAL, "draft_logits is float16 and target_logits is float32");
     call_make(&the_call, ALEA_OP_TOPK_MASK);
     the_call.config.dtype = ALEA_BFLOAT16;
     expect(&the_call, ALEA_EINVAL, "it must be bfloat16");
@@ -487,7 +522,8 @@ static void test_products_of_sizes_are_checked(void **state) {
     for (alea_op_kind kind = ALEA_OP_TOPK_MASK; kind < ALEA_OP_KINDS; kind++) {
         const int32_t at = kind == ALEA_OP_CHAIN_SAMPLE    ? 2
                            : kind == ALEA_OP_LOGPROBS      ? 7
-                           : kind == ALEA_OP_SAMPLE_LOGITS ? 5
+                           : kind == ALEA_OP_SAMPLE_LOGITS ? 9
+                           : kind == ALEA_OP_CHAIN_LOGITS  ? 5
                                                            : 1;
         call_make(&the_call, kind);
         for (int32_t i = 0; i < the_call.n; i++) {
@@ -572,12 +608,16 @@ static const bad_value bad_values[] = {
     {ALEA_OP_LOGPROBS, 8, false, VOCAB, true, "tokens holds 64"},
     {ALEA_OP_LOGPROBS, 8, false, -2, true, "tokens holds -2"},
     {ALEA_OP_LOGPROBS, 9, false, VOCAB, true, "given holds 64"},
-    {ALEA_OP_SAMPLE_LOGITS, 6, true, NAN, true, "row 0: temperature is "},
-    {ALEA_OP_SAMPLE_LOGITS, 6, true, -1, true, "row 0: temperature is -1"},
-    {ALEA_OP_SAMPLE_LOGITS, 7, false, -1, true, "row 0: top_k is -1"},
-    {ALEA_OP_SAMPLE_LOGITS, 8, true, 0, true, "row 0: top_p is 0"},
-    {ALEA_OP_SAMPLE_LOGITS, 8, true, 1.5, true, "row 0: top_p is 1.5"},
-    {ALEA_OP_SAMPLE_LOGITS, 9, true, 2, true, "row 0: min_p is 2"},
+    {ALEA_OP_SAMPLE_LOGITS, 10, true, NAN, true, "row 0: temperature is "},
+    {ALEA_OP_SAMPLE_LOGITS, 10, true, -1, true, "row 0: temperature is -1"},
+    {ALEA_OP_SAMPLE_LOGITS, 11, false, -1, true, "row 0: top_k is -1"},
+    {ALEA_OP_SAMPLE_LOGITS, 12, true, 0, true, "row 0: top_p is 0"},
+    {ALEA_OP_SAMPLE_LOGITS, 12, true, 1.5, true, "row 0: top_p is 1.5"},
+    {ALEA_OP_SAMPLE_LOGITS, 13, true, 2, true, "row 0: min_p is 2"},
+    {ALEA_OP_CHAIN_LOGITS, 4, false, -1, true, "draft_tokens holds -1"},
+    {ALEA_OP_CHAIN_LOGITS, 4, false, VOCAB, true, "draft_tokens holds 64 in row 0"},
+    {ALEA_OP_CHAIN_LOGITS, 6, true, -1, true, "row 0: temperature is -1"},
+    {ALEA_OP_CHAIN_LOGITS, 6, true, NAN, true, "row 0: temperature is "},
 };
 
 static void test_values_outside_their_range_are_named(void **state) {
@@ -619,7 +659,7 @@ static void test_bad_configs_are_named(void **state) {
         the_call.config.max_rows = -1;
         expect(&the_call, ALEA_EINVAL, "config.max_rows is -1");
         call_make(&the_call, kind);
-        the_call.config.topk = kind == ALEA_OP_LOGPROBS ? 21 : -1;
+        the_call.config.topk = kind == ALEA_OP_LOGPROBS || kind == ALEA_OP_SAMPLE_LOGITS ? 21 : -1;
         expect(&the_call, ALEA_EINVAL, "config.topk is ");
         call_make(&the_call, kind);
         the_call.config.dtype = (alea_dtype)9;

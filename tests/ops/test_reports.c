@@ -282,8 +282,10 @@ static void test_greedy_rows_do_not_disturb_the_others(void **state) {
     rig_params params = {.temperature = hot, .seed = seed, .offset = offset, .n_seeds = 2};
     rig_sample_logits(one_thread, (rig_choice){.tokens = before}, x, RIG_F32, 2, 3, params);
     params.temperature = mixed;
-    rig_sample_logits(one_thread, (rig_choice){tokens, logprobs, sampled, kept, NULL}, x, RIG_F32,
-                      2, 3, params);
+    rig_sample_logits(
+        one_thread,
+        (rig_choice){.tokens = tokens, .logprobs = logprobs, .sampled = sampled, .kept = kept}, x,
+        RIG_F32, 2, 3, params);
     assert_int_equal(tokens[0], 1);
     assert_int_equal(tokens[1], before[1]);
     for (int i = 0; i < 2; i++)
@@ -297,7 +299,8 @@ static void test_temperature_comes_before_the_filters(void **state) {
         int64_t offset = 0;
         int32_t token;
         rig_sample_logits(
-            one_thread, (rig_choice){&token, &logprob, NULL, &kept, NULL}, x, RIG_F32, 1, 3,
+            one_thread, (rig_choice){.tokens = &token, .logprobs = &logprob, .kept = &kept}, x,
+            RIG_F32, 1, 3,
             (rig_params){
                 .temperature = half, .top_p = p, .seed = &seed, .offset = &offset, .n_seeds = 1});
         assert_int_equal(token, 0);
@@ -313,7 +316,8 @@ static void test_logprob_does_not_know_the_temperature(void **state) {
         int64_t seed = 0, offset = 0;
         int32_t token, k = 1;
         rig_sample_logits(
-            one_thread, (rig_choice){&token, &logprob, &sampled, NULL, NULL}, x, RIG_F32, 1, 2,
+            one_thread, (rig_choice){.tokens = &token, .logprobs = &logprob, .sampled = &sampled},
+            x, RIG_F32, 1, 2,
             (rig_params){
                 .temperature = &t, .top_k = &k, .seed = &seed, .offset = &offset, .n_seeds = 1});
         assert_int_equal(token, 0);
@@ -338,7 +342,8 @@ static void test_small_temperatures_are_greedy(void **state) {
             int64_t offset = 3;
             int32_t token;
             rig_sample_logits(
-                one_thread, (rig_choice){&token, NULL, &sampled, &kept, NULL}, x, RIG_F32, 1, VOCAB,
+                one_thread, (rig_choice){.tokens = &token, .sampled = &sampled, .kept = &kept}, x,
+                RIG_F32, 1, VOCAB,
                 (rig_params){.temperature = &t, .seed = &seed, .offset = &offset, .n_seeds = 1});
             assert_int_equal(token, greedy);
             assert_true(t == 1e-2f || t == 0 || (sampled <= 0 && sampled >= -3e-7f));
@@ -450,6 +455,71 @@ static void test_choices_follow_their_distribution(void **state) {
     free(tokens);
 }
 
+/* A choice with its report is the choice alone, and alea_logprobs of the token it drew. */
+static void test_a_report_of_a_choice_is_that_of_its_token(void **state) {
+    (void)state;
+    enum { ROWS = 2 * TEST_FILL_COUNT, K = 7 };
+    const int32_t vocabs[] = {1, 3, 7, 40, 1024, 2500, 20000};
+    static const float ts[] = {1, 0, 0.6f, 1e-7f, 1.7f}, ps[] = {1, 0.9f, 0.4f};
+    float t[ROWS], p[ROWS];
+    int32_t ks[ROWS];
+    int64_t seed[ROWS], offset[ROWS];
+    for (size_t v = 0; v < sizeof vocabs / sizeof *vocabs; v++) {
+        const int32_t n = vocabs[v];
+        float *x = rig_alloc(ROWS * (size_t)n * 4);
+        for (int i = 0; i < ROWS; i++) {
+            test_fill_row(x + (int64_t)i * n, n, (test_fill)(i % TEST_FILL_COUNT), v * 100 + 1);
+            t[i] = ts[i % 5];
+            p[i] = ps[i % 3];
+            ks[i] = i % 4 == 0 ? 0 : 1 + i;
+            seed[i] = i;
+            offset[i] = 3;
+        }
+        rig_params params = {t, ks, p, NULL, seed, offset, ROWS};
+        int32_t alone[ROWS], tokens[ROWS], verdicts[ROWS], ranks[ROWS], right_ranks[ROWS];
+        int32_t ids[ROWS * K], right_ids[ROWS * K];
+        float logprobs[ROWS], right[ROWS], id_logprobs[ROWS * K], right_id_logprobs[ROWS * K];
+        float sampled[ROWS], sampled_alone[ROWS];
+        double lse[ROWS], right_lse[ROWS];
+        rig_sample_logits(one_thread, (rig_choice){.tokens = alone, .sampled = sampled_alone}, x,
+                          RIG_F32, ROWS, n, params);
+        rig_sample_logits(one_thread,
+                          (rig_choice){.tokens = tokens,
+                                       .logprobs = logprobs,
+                                       .sampled = sampled,
+                                       .verdicts = verdicts,
+                                       .lse = lse,
+                                       .ranks = ranks,
+                                       .ids = ids,
+                                       .id_logprobs = id_logprobs,
+                                       .k = K},
+                          x, RIG_F32, ROWS, n, params);
+        rig_logprobs(one_thread,
+                     (rig_report){.lse = right_lse,
+                                  .logprobs = right,
+                                  .ranks = right_ranks,
+                                  .ids = right_ids,
+                                  .id_logprobs = right_id_logprobs},
+                     x, RIG_F32, ROWS, n, K, tokens, NULL, 0);
+        assert_memory_equal(tokens, alone, sizeof tokens);
+        assert_memory_equal(sampled, sampled_alone, sizeof sampled);
+        assert_memory_equal(ranks, right_ranks, sizeof ranks);
+        assert_memory_equal(ids, right_ids, sizeof ids);
+        for (int i = 0; i < ROWS; i++) {
+            assert_int_equal(verdicts[i], tokens[i] < 0 ? ALEA_EROW : ALEA_OK);
+            if (tokens[i] < 0) { /* NaN, as a failed row reports */
+                assert_true(isnan(lse[i]) && isnan(logprobs[i]) && ranks[i] == 0);
+                continue;
+            }
+            assert_memory_equal(&lse[i], &right_lse[i], 8);
+            assert_memory_equal(&logprobs[i], &right[i], 4);
+            for (int j = 0; j < K && j < n; j++)
+                assert_memory_equal(&id_logprobs[i * K + j], &right_id_logprobs[i * K + j], 4);
+        }
+        free(x);
+    }
+}
+
 static void test_a_failed_row_draws_nothing(void **state) {
     (void)state;
     float x[] = {4, NAN, 1, 4, INFINITY, 1, 4, -INFINITY, 1, -INFINITY, -INFINITY, -INFINITY};
@@ -457,8 +527,13 @@ static void test_a_failed_row_draws_nothing(void **state) {
     float logprobs[4], sampled[4], kept[4];
     for (int64_t seed = 0; seed < 50; seed++) {
         int64_t offset = 0;
-        rig_sample_logits(one_thread, (rig_choice){tokens, logprobs, sampled, kept, verdicts}, x,
-                          RIG_F32, 4, 3,
+        rig_sample_logits(one_thread,
+                          (rig_choice){.tokens = tokens,
+                                       .logprobs = logprobs,
+                                       .sampled = sampled,
+                                       .kept = kept,
+                                       .verdicts = verdicts},
+                          x, RIG_F32, 4, 3,
                           (rig_params){.seed = &seed, .offset = &offset, .n_seeds = 1});
         for (int row = 0; row < 4; row++) {
             if (row == 2) continue;
@@ -487,6 +562,7 @@ int main(void) {
         cmocka_unit_test(test_draws_across_a_tie_are_even),
         cmocka_unit_test(test_draws_stay_inside_the_kept_set),
         cmocka_unit_test(test_choices_follow_their_distribution),
+        cmocka_unit_test(test_a_report_of_a_choice_is_that_of_its_token),
         cmocka_unit_test(test_a_failed_row_draws_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,16 +10,37 @@
 
 constexpr int tie_slots = 24;
 
+/* What a chain's first launch tells its second of a row. */
+struct weighed_row {
+    u64 mass;
+    float max, prob; /* of the draft's token */
+    int32_t greedy;
+    int32_t sound;
+};
+
+/* What the blocks that settle a row together tell each other; see settle.cuh. Zero when the row is
+ * put on the list. */
+struct team_state {
+    u64 above;       /* mass, or number, of what is at or above `high` */
+    float low, high; /* the cut lies in [low, high) */
+    int arrived;     /* of both phases */
+    int between;     /* entries found in [low, high) */
+    int bracketed;   /* low and high are there */
+};
+
 /* What the blocks of a row tell the last of them, and what later launches are told. The counters
  * are zero between calls: whoever reads a row last clears them. */
 struct alignas(128) row_state {
-    int arrived;   /* blocks that have finished their part */
-    int above;     /* entries above the token that was asked about */
-    int n_ties;    /* of those, entries so close that only the report can tell */
-    int unsettled; /* the quick way did not apply */
-    int whole;     /* masks: the row passes as it is */
-    float cut;     /* masks */
-    float ties[tie_slots];
+    int arrived; /* blocks that have finished their part */
+    int above;   /* entries above the token that was asked about */
+    int n_ties;  /* of those, entries so close that only the report can tell */
+    int whole;   /* masks: the row passes as it is */
+    float cut;   /* masks */
+    union {
+        float ties[tie_slots];
+        weighed_row weighed;
+        team_state team;
+    };
 };
 
 /* An argument of a call: its first row, and the bytes to the next; NULL: not given. */
@@ -37,12 +58,35 @@ struct row_column {
     }
 };
 
-/* A row's part of the workspace. */
+/* A row's part of the workspace: one address, from which its arrays follow. */
 struct row_memory {
-    uint4 *segments; /* [segments] maximum, 0, mass */
-    u64 *extra;      /* [segments] a second mass, or a moment */
-    float *lanes;    /* [segments][32] maxima */
     row_state *state;
+    int32_t room; /* segments */
+
+    /* [room] maximum, 0, mass */
+    __device__ __forceinline__ uint4 *segments() const {
+        return (uint4 *)(state + 1);
+    }
+    /* [room][32] maxima; 16-byte aligned */
+    __device__ __forceinline__ float *lanes() const {
+        return (float *)(segments() + room);
+    }
+    /* [room] a second mass, or a moment */
+    __device__ __forceinline__ u64 *extra() const {
+        return (u64 *)(lanes() + room * warp_lanes);
+    }
+    /* [row_bins] zero between calls; then candidates, (bits, id) each */
+    __device__ __forceinline__ uint32_t *bins() const {
+        return (uint32_t *)(extra() + room);
+    }
+};
+
+constexpr int row_bins = 2048;
+
+/* The rows that their last blocks could not settle. All zero between launches. */
+struct alignas(128) settle_list {
+    int n, ticket, done;
+    int rows[1]; /* as many as the workspace has */
 };
 
 /* The whole workspace, as kernels get it. */
@@ -50,16 +94,11 @@ struct workspace_memory {
     char *base;
     int64_t row_bytes;
     int32_t segments;
+    settle_list *unsettled; /* NULL where nothing is ever left unsettled */
 };
 
 __device__ __forceinline__ row_memory memory_of(const workspace_memory &w, int64_t row) {
-    char *at = w.base + row * w.row_bytes;
-    row_memory m;
-    m.state = (row_state *)at;
-    m.segments = (uint4 *)(at + sizeof(row_state));
-    m.extra = (u64 *)(m.segments + w.segments);
-    m.lanes = (float *)(m.extra + w.segments);
-    return m;
+    return {(row_state *)(w.base + row * w.row_bytes), w.segments};
 }
 
 template <class T> struct row_of {
@@ -72,10 +111,10 @@ template <class T> struct row_of {
         return T::widen(__ldg(x + i));
     }
     __device__ __forceinline__ float segment_max(int s) const {
-        return __uint_as_float(__ldcg(&memory.segments[s].x));
+        return __uint_as_float(__ldcg(&memory.segments()[s].x));
     }
     __device__ __forceinline__ u64 segment_mass(int s) const {
-        return __ldcg((const u64 *)&memory.segments[s] + 1);
+        return __ldcg((const u64 *)&memory.segments()[s] + 1);
     }
     __device__ __forceinline__ uint4 vector(int at) const {
         return load_vector<T>(x, n, at, aligned);
@@ -114,11 +153,6 @@ __device__ __forceinline__ u64 block_reduce(u64 value, block_scratch &scratch, u
     return value;
 }
 
-struct add_words {
-    __device__ u64 operator()(u64 a, u64 b) const {
-        return a + b;
-    }
-};
 struct larger_word {
     __device__ u64 operator()(u64 a, u64 b) const {
         return a > b ? a : b;
@@ -130,8 +164,14 @@ struct smaller_word {
     }
 };
 
+/* Modulo 2^64. */
 __device__ __forceinline__ u64 block_sum(u64 value, block_scratch &scratch) {
-    return block_reduce(value, scratch, 0, add_words());
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    value = warp_sum_any(value);
+    __syncthreads(); /* whoever still reads the last result */
+    if (lane == 0) scratch.word[warp] = value;
+    __syncthreads();
+    return warp_sum_any(lane < warps ? scratch.word[lane] : 0);
 }
 __device__ __forceinline__ u64 block_max(u64 value, block_scratch &scratch) {
     return block_reduce(value, scratch, 0, larger_word());
@@ -353,7 +393,7 @@ __device__ u64 block_stored_mass(const row_of<T> &row, const mass_rule &rule, bo
     for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
         int32_t exponent;
         if (!segment_exponent(rule, row.segment_max(s), &exponent)) continue;
-        const u64 sum = extra ? __ldcg(row.memory.extra + s) : row.segment_mass(s);
+        const u64 sum = extra ? __ldcg(row.memory.extra() + s) : row.segment_mass(s);
         mass += align_mass(sum, rule.exponent - exponent);
     }
     return block_sum(mass, scratch);

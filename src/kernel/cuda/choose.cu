@@ -1,23 +1,40 @@
 /*
- * alea_sample_logits: temperature, top-k, top-p, min-p, draw. The stream weighs a row under the
- * scales that its parameters need; its last block decides among few entries, or by the segments'
- * masses where no filter is set; a second launch settles by one block what that could not.
+ * alea_sample_logits: temperature, top-k, top-p, min-p, draw, and the report of what was drawn. The
+ * stream weighs a row under the scales that its parameters need; its last block decides among few
+ * entries, or by the segments' masses where no filter is set; a second launch settles
+ * what that could not.
  */
-#include "kernel/cuda/cut.cuh"
 #include "kernel/cuda/launch.cuh"
+#include "kernel/cuda/report.cuh"
+#include "kernel/cuda/settle.cuh"
 #include "kernel/cuda/stream.cuh"
 
-constexpr int settle_threads = 1024;
-constexpr int nucleus_lanes = 96;
 constexpr int quick_k_max = 512;
 
-enum { TOKENS, LOGPROBS, SAMPLED, KEPT, VERDICTS, LOGITS, TEMPERATURE, TOP_K, TOP_P, MIN_P, SEED };
+enum {
+    TOKENS,
+    LOGPROBS,
+    SAMPLED,
+    KEPT,
+    VERDICTS,
+    LSE,
+    RANKS,
+    IDS,
+    ID_LOGPROBS,
+    LOGITS,
+    TEMPERATURE,
+    TOP_K,
+    TOP_P,
+    MIN_P,
+    SEED
+};
 enum { ROW_GOOD = 0, ROW_BAD_PARAMETER = -1, ROW_FAILED = -6 }; /* alea_status */
 
 struct choice {
     int32_t token;
     float logprob, sampled, kept;
-    int32_t verdict;
+    int32_t verdict, rank;
+    double lse;
 };
 
 /* One row's parameters. */
@@ -31,10 +48,18 @@ struct choose_call {
     row_column v[SEED];
     draw_source draws;
     int64_t rows, first;
-    int32_t vocab;
+    int32_t vocab, best; /* alternatives */
 
     __device__ __forceinline__ bool wants(int which) const {
         return v[which].data != nullptr;
+    }
+    __device__ __forceinline__ report_job job(int64_t row) const {
+        report_job j = {};
+        j.n = best;
+        j.step = 1;
+        j.ids = v[IDS].at<int32_t>(row);
+        j.id_logprobs = v[ID_LOGPROBS].at<float>(row);
+        return j;
     }
 
     __device__ row_sampling sampling(int64_t row) const {
@@ -53,8 +78,8 @@ struct choose_call {
 
     /* Whether the mass of the whole row at the raw scale, or at the row's own, is needed. */
     __device__ __forceinline__ bool needs_raw(const row_sampling &s) const {
-        return wants(LOGPROBS) || (s.scale == 0.0f && wants(KEPT)) ||
-               (s.scale == ALEA_LOG2E_F && needs_all(s));
+        return wants(LOGPROBS) || wants(LSE) || wants(RANKS) || best > 0 ||
+               (s.scale == 0.0f && wants(KEPT)) || (s.scale == ALEA_LOG2E_F && needs_all(s));
     }
     __device__ __forceinline__ bool needs_all(const row_sampling &s) const {
         return s.scale > 0.0f && (wants(KEPT) || s.top_k == 0);
@@ -66,9 +91,14 @@ struct choose_call {
         v[SAMPLED].put(row, c.sampled);
         v[KEPT].put(row, c.kept);
         v[VERDICTS].put(row, c.verdict);
+        v[LSE].put(row, c.lse);
+        v[RANKS].put(row, c.rank);
     }
     __device__ void fail(int64_t row, int32_t verdict) const {
-        write(row, choice{-1, NAN, NAN, NAN, verdict});
+        write(row, choice{-1, NAN, NAN, NAN, verdict, 0, NAN});
+        const report_job j = job(row);
+        for (int i = 0; i < best; i++)
+            put_alternative(j, i, -1, NAN);
     }
 };
 
@@ -78,8 +108,8 @@ __device__ __forceinline__ float min_p_cut(const row_sampling &s, float max) {
 
 /* The largest logit; it alone is kept, weighed at temperature 1. */
 template <class T>
-__device__ choice choose_greedy(const row_of<T> &row, const mass_rule &raw, u64 mass,
-                                finish_scratch &scratch) {
+__device__ choice choose_greedy(const choose_call &call, const row_of<T> &row, int64_t at,
+                                const mass_rule &raw, u64 mass, finish_scratch &scratch) {
     const float top = raw.shifted ? 0.0f : raw.max;
     const uint32_t weight = weigh_above(top, raw.scale, ALEA_EXP2_MAGIC - (float)raw.exponent,
                                         alea__weight_floor(raw.scale, raw.exponent));
@@ -88,36 +118,56 @@ __device__ choice choose_greedy(const row_of<T> &row, const mass_rule &raw, u64 
     c.token = block_greedy(row, raw.max, scratch.block);
     c.sampled = report_of(raw, raw.max, lse_of(raw, kept));
     c.kept = (float)((double)kept / (double)mass);
-    c.logprob = report_of(raw, raw.max, lse_of(raw, mass));
+    const double lse = lse_of(raw, mass);
+    c.logprob = report_of(raw, raw.max, lse);
     c.verdict = ROW_GOOD;
+    c.rank = 1;
+    c.lse = reported_lse(raw, lse);
+    __syncthreads();
+    if (call.best > 0) put_best(row, raw, lse, call.job(at), scratch);
     return c;
 }
 
-/* A drawn token with what is reported of it. */
+/* A drawn token with what is reported of it. By one thread: logarithms are long. */
 template <class T>
 __device__ __forceinline__ choice chosen(const row_of<T> &row, const mass_rule &rule, u64 all,
                                          u64 kept, const mass_rule &raw, u64 raw_mass,
-                                         int32_t token) {
+                                         int32_t token, int32_t rank) {
     const float x = row.value(token);
     choice c;
     c.token = token;
+    const double lse = lse_of(raw, raw_mass);
     c.sampled = report_of(rule, x, lse_of(rule, kept));
     c.kept = (float)((double)kept / (double)all);
-    c.logprob = report_of(raw, x, lse_of(raw, raw_mass));
+    c.logprob = report_of(raw, x, lse);
     c.verdict = ROW_GOOD;
+    c.rank = rank;
+    c.lse = reported_lse(raw, lse);
     return c;
 }
 
-/* Among few entries; false: they do not decide it. */
+/* Gather for the filters, and for the alternatives of the report; -1: few entries do not decide.
+ * The mass of the row is `all`. */
+template <class T>
+__device__ __forceinline__ int gather_few(const choose_call &c, const row_of<T> &row,
+                                          const row_sampling &s, const mass_rule &rule, u64 all,
+                                          finish_scratch &scratch) {
+    const int best = min(c.best, c.vocab);
+    const report_margin margin = {rule.max};
+    if (s.top_k > 0) return gather(row, max(s.top_k, best), INFINITY, margin, scratch);
+    if (!(s.top_p < 1.0f)) {
+        const float reach = s.min_p > 0.0f ? min_p_cut(s, rule.max) : INFINITY;
+        return gather(row, best, reach, margin, scratch);
+    }
+    return gather_nucleus(row, rule, share_of(s.top_p, all), best, margin, scratch);
+}
+
+/* Among few entries, which are gathered; false: they do not decide it. */
 template <class T>
 __device__ bool choose_among_few(const row_of<T> &row, const row_sampling &s, const mass_rule &rule,
-                                 u64 all, uint32_t bits, int32_t *token, u64 *kept,
+                                 u64 all, uint32_t bits, int n, int32_t *token, u64 *kept,
                                  finish_scratch &scratch) {
-    if (s.top_k > quick_k_max) return false;
     const float floor = min_p_cut(s, rule.max);
-    const int lanes = s.top_k > 0 ? s.top_k : s.top_p < 1.0f ? nucleus_lanes : 0;
-    const int n = gather(row, lanes, floor, no_margin(), scratch);
-    if (n < 0) return false;
     rank_candidates(row, rule, n, nullptr, 0, scratch);
     float cut = s.top_k > 0 ? scratch.x[s.top_k - 1] + 0.0f : -INFINITY;
     if (s.top_p < 1.0f) {
@@ -128,6 +178,14 @@ __device__ bool choose_among_few(const row_of<T> &row, const row_sampling &s, co
     }
     *token = ranked_draw(n, fmaxf(cut, floor), bits, kept, scratch);
     return true;
+}
+
+/* The rank of a ranked candidate that reports `logprob`. */
+__device__ inline int32_t ranked_rank(const mass_rule &raw, double lse, float logprob, int n,
+                                      finish_scratch &scratch) {
+    return 1 +
+           first_place(
+               n, [&](int i) { return !(report_of(raw, scratch.x[i], lse) > logprob); }, scratch);
 }
 
 template <class T>
@@ -143,7 +201,7 @@ __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const
     if (raw.shifted) return false;
     const u64 raw_mass = c.needs_raw(s) ? loaded_mass(row, raw, scratch) : 1;
     if (s.scale == 0.0f) {
-        const choice greedy = choose_greedy(row, raw, raw_mass, scratch);
+        const choice greedy = choose_greedy(c, row, at, raw, raw_mass, scratch);
         if (threadIdx.x == 0) c.write(at, greedy);
         return true;
     }
@@ -154,12 +212,13 @@ __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const
                     : own           ? block_stored_mass(row, rule, true, scratch.block)
                                     : raw_mass;
     const uint32_t bits = c.draws.bits(at, 0);
+    const bool filtered = s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f;
+    if (s.top_k > quick_k_max || (!own && row.n_segments > groups_max)) return false;
     int32_t token;
     u64 kept = all;
-    if (s.top_k == 0 && s.top_p == 1.0f && s.min_p == 0.0f) {
-        if (!own && row.n_segments > groups_max) return false;
+    if (!filtered) { /* before the segments' masses make room for candidates */
         if (threadIdx.x < warp_lanes) {
-            const logit_draw<T> draw = {row, rule, -INFINITY, row.memory.extra};
+            const logit_draw<T> draw = {row, rule, -INFINITY, row.memory.extra()};
             if (own) {
                 token = warp_draw(draw, bits, all);
             } else {
@@ -169,10 +228,24 @@ __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const
         }
         __syncthreads();
         token = drawn;
-    } else if (!choose_among_few(row, s, rule, all, bits, &token, &kept, scratch)) {
+    }
+    const double lse = c.best > 0 || c.wants(RANKS) ? lse_of(raw, raw_mass) : 0.0;
+    int n = 0;
+    if (filtered || c.best > 0) {
+        n = gather_few(c, row, s, rule, all, scratch);
+        if (n < 0) return false;
+        if (c.best > 0) put_gathered(raw, lse, n, min(c.best, row.n), c.job(at), scratch);
+    }
+    if (filtered && !choose_among_few(row, s, rule, all, bits, n, &token, &kept, scratch)) {
         return false;
     }
-    if (threadIdx.x == 0) c.write(at, chosen(row, rule, all, kept, raw, raw_mass, token));
+    int32_t rank = 0;
+    if (c.wants(RANKS)) {
+        const float logprob = report_of(raw, row.value(token), lse);
+        rank = filtered ? ranked_rank(raw, lse, logprob, n, scratch)
+                        : counted_rank(row, raw, lse, logprob, scratch);
+    }
+    if (threadIdx.x == 0) c.write(at, chosen(row, rule, all, kept, raw, raw_mass, token, rank));
     return true;
 }
 
@@ -196,7 +269,7 @@ __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     if (!s.good) {
         if (threadIdx.x == 0) c.fail(at, ROW_BAD_PARAMETER);
     } else if (!choose_quickly(c, row, s, at, scratch)) {
-        if (threadIdx.x == 0) __stcg(&memory.state->unsettled, 1);
+        leave_unsettled(workspace, memory, index);
     }
     clear_counters(memory.state);
 }
@@ -209,31 +282,10 @@ __device__ u64 settled_mass(const row_of<T> &row, const mass_rule &rule, bool ex
     return block_mass_ge(row, rule, -INFINITY, (u64 *)nullptr, scratch.block);
 }
 
-/* One block, one sound row, good parameters, whatever they are. */
+/* The cut of a sound row, by one block, whatever its parameters are; min-p's not yet. */
 template <class T>
-__global__ void __launch_bounds__(settle_threads, 1)
-    choose_settle_kernel(choose_call c, workspace_memory workspace) {
-    __shared__ finish_scratch scratch;
-    __shared__ int32_t drawn;
-    const row_memory memory = memory_of(workspace, blockIdx.x);
-    if (!__ldcg(&memory.state->unsettled)) return;
-    const int64_t at = c.first + blockIdx.x;
-    const row_of<T> row = open_row<T>(c.v[LOGITS].at<const char>(at), c.vocab, memory);
-    const row_sampling s = c.sampling(at);
-    const float max = block_row_max(row, scratch.block);
-    __syncthreads();
-    if (threadIdx.x == 0) __stcg(&memory.state->unsettled, 0);
-
-    const mass_rule raw = rule_of(max, ALEA_LOG2E_F);
-    const u64 raw_mass = settled_mass(row, raw, false, c.needs_raw(s), scratch);
-    if (s.scale == 0.0f) {
-        const choice greedy = choose_greedy(row, raw, raw_mass, scratch);
-        if (threadIdx.x == 0) c.write(at, greedy);
-        return;
-    }
-    const mass_rule rule = rule_of(max, s.scale);
-    const u64 all =
-        s.scale == ALEA_LOG2E_F ? raw_mass : settled_mass(row, rule, true, c.needs_all(s), scratch);
+__device__ float settled_cut(const row_of<T> &row, const row_sampling &s, const mass_rule &rule,
+                             u64 all, finish_scratch &scratch) {
     float cut = -INFINITY;
     if (s.top_k > 0) {
         cut = block_cut(row, (const mass_rule *)nullptr, (u64)s.top_k, -INFINITY, ~(u64)0, scratch);
@@ -244,16 +296,75 @@ __global__ void __launch_bounds__(settle_threads, 1)
         const u64 target = share_of(s.top_p, still_in);
         cut = fmaxf(cut, block_cut(row, &rule, target, cut, still_in, scratch));
     }
-    cut = fmaxf(cut, min_p_cut(s, max));
-    const u64 kept = block_mass_ge(row, rule, cut, memory.extra, scratch.block);
+    return cut;
+}
+
+/* One part of a team at a sound row with good parameters. */
+template <class T>
+__device__ void settle_choice(const choose_call &c, const workspace_memory &workspace,
+                              const team_part &team, finish_scratch &scratch) {
+    __shared__ int32_t drawn;
+    const row_memory memory = memory_of(workspace, team.row);
+    const int64_t at = c.first + team.row;
+    const row_of<T> row = open_row<T>(c.v[LOGITS].at<const char>(at), c.vocab, memory);
+    const row_sampling s = c.sampling(at);
+    const float max = block_row_max(row, scratch.block);
+    const mass_rule raw = rule_of(max, ALEA_LOG2E_F), rule = rule_of(max, s.scale);
+    const bool by_mass = s.scale > 0.0f && !rule.shifted && s.top_k == 0 && s.top_p < 1.0f;
+    const bool by_count = s.scale > 0.0f && s.top_k > 0 && s.top_p == 1.0f;
+    if (!by_mass && !by_count && team.part > 0) return;
+
+    const u64 raw_mass = settled_mass(row, raw, false, c.needs_raw(s), scratch);
+    if (s.scale == 0.0f) {
+        const choice greedy = choose_greedy(c, row, at, raw, raw_mass, scratch);
+        if (threadIdx.x == 0) c.write(at, greedy);
+        return;
+    }
+    const u64 all =
+        s.scale == ALEA_LOG2E_F ? raw_mass : settled_mass(row, rule, true, c.needs_all(s), scratch);
+    const u64 target = by_mass ? share_of(s.top_p, all) : (u64)s.top_k;
+    const team_search<T> search = {row, by_mass ? &rule : nullptr, target, all, max, team, scratch};
+    bool found = false;
+    float cut;
+    if ((by_mass || by_count) && !search.run(&found, &cut)) return;
+    if (!found) cut = settled_cut(row, s, rule, all, scratch);
+    const float floor = min_p_cut(s, max);
+    const u64 kept =
+        found && by_mass && floor <= cut
+            ? search.complete_sums(cut)
+            : block_mass_ge(row, rule, fmaxf(cut, floor), memory.extra(), scratch.block);
     __syncthreads();
     if (threadIdx.x < warp_lanes) {
-        const int32_t token =
-            warp_draw(logit_draw<T>{row, rule, cut, memory.extra}, c.draws.bits(at, 0), kept);
+        const logit_draw<T> draw = {row, rule, fmaxf(cut, floor), memory.extra()};
+        const int32_t token = warp_draw(draw, c.draws.bits(at, 0), kept);
         if (threadIdx.x == 0) drawn = token;
     }
     __syncthreads();
-    if (threadIdx.x == 0) c.write(at, chosen(row, rule, all, kept, raw, raw_mass, drawn));
+    const double lse = c.best > 0 || c.wants(RANKS) ? lse_of(raw, raw_mass) : 0.0;
+    const int32_t token = drawn;
+    int32_t rank = 0;
+    if (c.wants(RANKS)) {
+        rank = counted_rank(row, raw, lse, report_of(raw, row.value(token), lse), scratch);
+    }
+    if (c.best > 0) {
+        (void)load_segments(row, scratch);
+        put_best(row, raw, lse, c.job(at), scratch);
+    }
+    if (threadIdx.x == 0) c.write(at, chosen(row, rule, all, kept, raw, raw_mass, token, rank));
+}
+
+template <class T>
+__global__ void __launch_bounds__(settle_threads, settle_blocks_per_sm)
+    choose_settle_kernel(choose_call c, workspace_memory workspace) {
+    __shared__ finish_scratch scratch;
+    const int n = __ldcg(&workspace.unsettled->n);
+    if (n == 0) return;
+    for (;;) {
+        const team_part team = take_part(workspace.unsettled, n);
+        if (team.row < 0) break;
+        settle_choice<T>(c, workspace, team, scratch);
+    }
+    leave_list(workspace.unsettled);
 }
 
 template <class T>
@@ -269,7 +380,8 @@ static int run_choices(choose_call c, const alea_cuda_workspace &workspace, cuda
             choose_stream_kernel<T, 1>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         }
-        choose_settle_kernel<T><<<(unsigned)n, settle_threads, 0, stream>>>(c, workspace.memory);
+        choose_settle_kernel<T>
+            <<<settle_blocks(n), settle_threads, 0, stream>>>(c, workspace.memory);
         const int error = (int)cudaGetLastError();
         if (error) return error;
     }
@@ -282,10 +394,12 @@ int cuda_run_sample_logits(const alea_cuda_call &call, const alea_cuda_workspace
         choose_call c;
         for (int i = 0; i < SEED; i++)
             c.v[i] = column_of(call.views[i]);
+        const alea_cuda_view &best = call.views[call.views[IDS].data ? IDS : ID_LOGPROBS];
         c.draws = draw_source_of(call, SEED);
         c.rows = call.rows;
         c.first = 0;
         c.vocab = call.vocab;
+        c.best = best.data ? (int32_t)best.size[1] : 0;
         return run_choices<decltype(dtype)>(c, workspace, stream);
     });
 }

@@ -12,10 +12,10 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALEA_CUDA_ABI 1                     /* changes with anything in this file */
+#define ALEA_CUDA_ABI 2                     /* changes with anything in this file */
 #define ALEA_CUDA_SYMBOL "alea_cuda_module" /* what the module exports: alea_cuda_open */
 
-enum { ALEA_CUDA_VIEWS = 13, ALEA_CUDA_RANK = 4 };
+enum { ALEA_CUDA_VIEWS = 17, ALEA_CUDA_RANK = 4 };
 
 /* The kinds of operators, numbered like alea_op_kind. */
 enum alea_cuda_kind {
@@ -28,6 +28,7 @@ enum alea_cuda_kind {
     ALEA_CUDA_CHAIN_SAMPLE,
     ALEA_CUDA_LOGPROBS,
     ALEA_CUDA_SAMPLE_LOGITS,
+    ALEA_CUDA_CHAIN_LOGITS,
     ALEA_CUDA_KINDS
 };
 
@@ -50,6 +51,16 @@ typedef struct alea_cuda_call {
 
 typedef struct alea_cuda_workspace alea_cuda_workspace;
 
+/* A lane of a submission, as the reduction reads it: all that decides whether it starts is in one
+ * sector of memory. */
+typedef struct alea_cuda_lane {
+    int32_t slot; /* -1: padding */
+    int32_t requested;
+    int32_t first_row, offered; /* of the logits */
+    int64_t epoch;
+    int64_t reserved;
+} alea_cuda_lane;
+
 /*
  * The completion reduction: every requesting lane's emitted positions, reported from raw logits
  * into the payload of one frame. All addresses are of the device; what it reads there may change
@@ -58,15 +69,11 @@ typedef struct alea_cuda_workspace alea_cuda_workspace;
 typedef struct alea_cuda_reduction {
     const int64_t *records;         /* [capacity][16 + tokens] of the frame */
     int32_t *logprobs;              /* [capacity][tokens][words] of the frame */
-    const int32_t *requested;       /* [capacity] */
     const int32_t *token_ids;       /* [capacity][128]; NULL: natural alternatives alone */
     const int32_t *token_id_counts; /* [capacity]; NULL with token_ids */
-    const int32_t *lane_slots;      /* [lanes]; -1: padding */
-    const int64_t *lane_epochs;     /* [lanes] */
-    const int32_t *lane_rows;       /* [lanes][2]: first row of the logits, rows offered */
+    const alea_cuda_lane *slots;    /* [lanes] */
     const void *logits;             /* [rows][vocab] */
     int64_t row_bytes;              /* from one row to the next */
-    int32_t *verdicts;              /* [lanes], NULL: not wanted */
     int32_t lanes, capacity, tokens, words, alternatives;
     int32_t rows, vocab, dtype;
     int32_t header_words; /* of a record, before its tokens */

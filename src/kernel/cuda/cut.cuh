@@ -83,30 +83,33 @@ struct cut_search {
         __syncthreads();
     }
 
-    /* The bin in which the target is reached, if entries weigh what their bin's middle does. */
-    __device__ int likely_bin(double share) const {
+    /* What the target is in weights of the maximum, or entries. */
+    __device__ __forceinline__ float goal(float max) const {
+        if (!rule) return (float)target;
+        return (float)((double)target * 0x1p-40) * exp2f((float)rule->exponent - max * rule->scale);
+    }
+
+    /* The bin in which the goal is reached, if entries weigh what their bin's middle does. */
+    __device__ int likely_bin(float goal, float octaves) const {
         const uint32_t *bins = (const uint32_t *)scratch.sorted;
         constexpr int each = cut_bins / warp_lanes;
-        constexpr float fade = (float)cut_octaves / (float)cut_bins; /* octaves a bin */
+        const float fade = octaves / (float)cut_bins;
         if (threadIdx.x < warp_lanes) {
             const int first = (int)threadIdx.x * each;
             float own = 0;
             for (int i = 0; i < each; i++)
-                own += (float)bins[first + i] * (rule ? exp2f(-fade * (float)(first + i)) : 1.0f);
+                own += weight_of(bins[first + i], fade, first + i);
             float running = own;
             for (int d = 1; d < warp_lanes; d <<= 1) {
                 const float before = __shfl_up_sync(whole_warp, running, d);
                 if ((int)threadIdx.x >= d) running += before;
             }
-            const float total = __shfl_sync(whole_warp, running, warp_lanes - 1);
-            const float goal = rule ? (float)share * total : (float)target;
             const unsigned there = __ballot_sync(whole_warp, running >= goal);
             if ((int)threadIdx.x == (there ? __ffs(there) : warp_lanes) - 1) {
                 float sum = running - own;
                 int i = 0;
                 for (; i < each - 1; i++) {
-                    sum +=
-                        (float)bins[first + i] * (rule ? exp2f(-fade * (float)(first + i)) : 1.0f);
+                    sum += weight_of(bins[first + i], fade, first + i);
                     if (sum >= goal) break;
                 }
                 scratch.place = first + i;
@@ -116,13 +119,17 @@ struct cut_search {
         return scratch.place;
     }
 
+    /* Of the entries in a bin; fade: octaves a bin. */
+    __device__ __forceinline__ float weight_of(uint32_t entries, float fade, int bin) const {
+        return (float)entries * (rule ? exp2f(-fade * ((float)bin + 0.5f)) : 1.0f);
+    }
+
     /* Two bounds around the likely bin, measured in one pass. */
     __device__ void open(cut_bracket &b) const {
         const float max = b.high, width = (float)cut_octaves * octave() / (float)cut_bins;
         if (threadIdx.x == 0) scratch.place = 0;
         count_bins(max);
-        const double share = (double)target / (double)(rule ? b.at_low.mass : 1);
-        const int bin = likely_bin(share);
+        const int bin = likely_bin(goal(max), (float)cut_octaves);
         const float cuts[2] = {max - (float)max_bin(bin - 2) * width,
                                max - (float)(bin + 3) * width};
         reached at[2];
@@ -157,7 +164,7 @@ struct cut_search {
             if (most >= b.high && rule && segment_exponent(*rule, most, &exponent)) {
                 warp_measure(row, rule, s, true, exponent, cuts, above);
             }
-            if (rule && lane == 0) __stcg(row.memory.extra + s, above[0].mass);
+            if (rule && lane == 0) __stcg(row.memory.extra() + s, above[0].mass);
             if (!(most >= b.low)) continue;
             segment_values<T> segment;
             segment.load(row, s, lane);
@@ -185,7 +192,7 @@ struct cut_search {
             return block_kth_of_few(scratch.x, n, k, scratch) + 0.0f;
         }
         float cut;
-        rank_candidates(row, *rule, n, row.memory.extra, b.at_high.mass, scratch);
+        rank_candidates(row, *rule, n, row.memory.extra(), b.at_high.mass, scratch);
         return ranked_cut(n, target, &cut, scratch) ? cut : b.low;
     }
 };
@@ -193,7 +200,7 @@ struct cut_search {
 /*
  * The largest cut that at least `target` >= 1 entries, or with a rule tokens of at least that mass,
  * reach. low is known to reach it, with the mass `mass`; -inf: all do. The row's segments hold no
- * NaN. Uses row.memory.extra.
+ * NaN. Uses row.memory.extra().
  */
 template <class T>
 __device__ float block_cut(const row_of<T> &row, const mass_rule *rule, u64 target, float low,

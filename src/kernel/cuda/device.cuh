@@ -301,10 +301,12 @@ __device__ __forceinline__ u64 warp_sum(u64 value) {
     return ((u64)high << 26) + low;
 }
 
+/* Of any values, modulo 2^64: three parts, each of which sums without overflow. */
 __device__ __forceinline__ u64 warp_sum_any(u64 value) {
-    for (int d = 16; d; d >>= 1)
-        value += __shfl_xor_sync(whole_warp, value, d);
-    return value;
+    const uint32_t low = __reduce_add_sync(whole_warp, (uint32_t)value & 0x3ffffffu);
+    const uint32_t middle = __reduce_add_sync(whole_warp, (uint32_t)(value >> 26) & 0x3ffffffu);
+    const uint32_t high = __reduce_add_sync(whole_warp, (uint32_t)(value >> 52));
+    return ((u64)high << 52) + ((u64)middle << 26) + low;
 }
 
 __device__ __forceinline__ u64 warp_prefix(u64 value, int lane) {

@@ -54,7 +54,7 @@ template <class T> __device__ float load_segments(const row_of<T> &row, finish_s
     __syncthreads();
     uint32_t most = 0;
     for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
-        const uint4 y = __ldcg(row.memory.segments + s);
+        const uint4 y = __ldcg(row.memory.segments() + s);
         if (s < groups_max) {
             scratch.groups[s] = __uint_as_float(y.x);
             scratch.mass[s] = (u64)y.w << 32 | y.z;
@@ -113,7 +113,7 @@ struct first_lanes {
 #pragma unroll
         for (int i = 0; i < each; i++) {
             const int s = first + (int)(threadIdx.x >> 5) + i * warps;
-            most[i] = s < row.n_segments ? __ldcg(row.memory.lanes + s * warp_lanes + lane)
+            most[i] = s < row.n_segments ? __ldcg(row.memory.lanes() + s * warp_lanes + lane)
                                          : __int_as_float(0x7fffffff);
         }
     }
@@ -121,20 +121,26 @@ struct first_lanes {
 
 /* Maxima of parts of segments, so many that k of them make a good bound; returns how many. */
 template <class T>
-__device__ int collect_groups(const row_of<T> &row, int k, finish_scratch &scratch) {
+__device__ int collect_groups(const row_of<T> &row, int k, first_lanes lanes,
+                              finish_scratch &scratch) {
     int parts = 1;
     while (parts < warp_lanes && row.n_segments * parts < 2 * k &&
            row.n_segments * parts * 2 <= groups_max)
         parts *= 2;
     if (parts == 1) return row.n_segments; /* load_segments put them there */
-    const int each = warp_lanes / parts;
+    const int each = warp_lanes / parts, lane = threadIdx.x & 31, warps = blockDim.x >> 5;
     __syncthreads();
-    for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
-        const int lane = threadIdx.x & 31;
-        float most = __ldcg(row.memory.lanes + s * warp_lanes + lane);
-        for (int d = 1; d < each; d <<= 1)
-            most = fmaxf(most, __shfl_xor_sync(whole_warp, most, d));
-        if (lane % each == 0) scratch.groups[s * parts + lane / each] = most;
+    for (int first = 0; first < row.n_segments; first += warps * first_lanes::each) {
+        if (first > 0) lanes.load(row, first);
+#pragma unroll
+        for (int i = 0; i < first_lanes::each; i++) {
+            const int s = first + (int)(threadIdx.x >> 5) + i * warps;
+            float most = lanes.most[i];
+            for (int d = 1; d < each; d <<= 1)
+                most = fmaxf(most, __shfl_xor_sync(whole_warp, most, d));
+            if (lane % each == 0 && s < row.n_segments)
+                scratch.groups[s * parts + lane / each] = most;
+        }
     }
     return row.n_segments * parts;
 }
@@ -184,20 +190,22 @@ __device__ void collect_entries(const row_of<T> &row, float bound, finish_scratc
 }
 
 /*
- * Gather every entry >= some bound which at least k >= 1 entries reach; with k = 0, every entry >=
- * bound. `margin` widens the bound before entries are gathered. Returns how many, in scratch.x and
+ * Gather every entry >= some bound that is at most `reach` and that, with k >= 1, at least k
+ * entries reach. `margin` widens it before entries are gathered. Returns how many, in scratch.x and
  * scratch.id in no order; -1: too many. The row's segments are loaded and hold no NaN.
  */
 template <class T, class Margin>
-__device__ int gather(const row_of<T> &row, int k, float bound, Margin margin,
+__device__ int gather(const row_of<T> &row, int k, float reach, Margin margin,
                       finish_scratch &scratch) {
     if (k > 0 && row.n_segments > groups_max) return -1;
     first_lanes lanes;
     lanes.load(row, 0);
+    float bound = reach;
     if (threadIdx.x == 0) scratch.n_lanes = scratch.n = 0;
     if (k > 0) {
-        const int n_groups = collect_groups(row, k, scratch);
+        const int n_groups = collect_groups(row, k, lanes, scratch);
         bound = n_groups >= k ? block_kth_of_few(scratch.groups, n_groups, k, scratch) : -INFINITY;
+        bound = fminf(bound, reach);
     }
     __syncthreads();
     collect_lanes(row, lanes, margin(bound), scratch);
@@ -205,7 +213,7 @@ __device__ int gather(const row_of<T> &row, int k, float bound, Margin margin,
     const int n_lanes = scratch.n_lanes;
     if (n_lanes > lanes_max) return -1;
     if (k > 0 && n_lanes > k + k / 2) {
-        bound = block_kth_of_few(scratch.lanes.most, n_lanes, k, scratch);
+        bound = fminf(block_kth_of_few(scratch.lanes.most, n_lanes, k, scratch), reach);
     }
     collect_entries(row, margin(bound), scratch);
     __syncthreads();
@@ -313,6 +321,39 @@ __device__ void rank_candidates(const row_of<T> &row, const mass_rule &rule, int
         scratch.x[rank[q]] = value[q];
     }
     sum_steps(n, scratch);
+}
+
+/* No less than the mass of the n gathered entries, and hardly more. It costs less than ranking
+ * them. */
+template <class T>
+__device__ u64 gathered_mass(const row_of<T> &row, const mass_rule &rule, int n,
+                             finish_scratch &scratch) {
+    u64 most = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        int32_t exponent;
+        if (!segment_exponent(rule, row.segment_max(scratch.id[i] / ALEA_SEGMENT), &exponent))
+            continue;
+        const uint32_t weight =
+            weigh_above(scratch.x[i], rule.scale, ALEA_EXP2_MAGIC - (float)exponent,
+                        alea__weight_floor(rule.scale, exponent));
+        most += align_mass(weight, rule.exponent - exponent) + 1;
+    }
+    return block_sum(most, scratch.block);
+}
+
+/* Gather entries that might hold the mass `target`, `least` of the best among them: few at first,
+ * for a nucleus is small in most rows, then some more where that came near. -1: they do not. */
+template <class T, class Margin>
+__device__ int gather_nucleus(const row_of<T> &row, const mass_rule &rule, u64 target, int least,
+                              Margin margin, finish_scratch &scratch) {
+    for (int lanes = 48; lanes <= 192; lanes *= 4) {
+        const int n = gather(row, max(lanes, least), INFINITY, margin, scratch);
+        if (n < 0) return -1;
+        const u64 mass = gathered_mass(row, rule, n, scratch);
+        if (mass >= target) return n;
+        if (mass < target / 8 * 5) return -1;
+    }
+    return -1;
 }
 
 /* The mass of the ranked candidates with logit >= cut. */

@@ -46,7 +46,10 @@ template <class F> inline int by_dtype(int32_t dtype, F f) {
     }
 }
 
-int cuda_run_select(const alea_cuda_call &call, cudaStream_t stream);
+constexpr int64_t select_rows_max = 128; /* that several blocks each share */
+size_t cuda_select_bytes(int64_t rows);
+int cuda_run_select(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
+                    cudaStream_t stream);
 int cuda_run_mask(int32_t kind, const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                   cudaStream_t stream);
 int cuda_run_sample_probs(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
@@ -57,6 +60,8 @@ int cuda_run_logprobs(const alea_cuda_call &call, const alea_cuda_workspace &wor
                       cudaStream_t stream);
 int cuda_run_sample_logits(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
                            cudaStream_t stream);
+int cuda_run_chain_logits(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
+                          cudaStream_t stream);
 int cuda_reduce(const alea_cuda_reduction &reduction, const alea_cuda_workspace &workspace,
                 cudaStream_t stream);
 

@@ -1,16 +1,14 @@
 /*
  * The four filters. Each comes down to one cut, kept iff value >= cut; NaN keeps nothing, and a row
  * that passes whole is copied bit for bit. Three launches: the stream, whose last blocks find the
- * cut among few entries; one block for each row where that did not do; and the masking.
+ * cut among few entries; the settling of rows where that did not do; and the masking.
  */
-#include "kernel/cuda/cut.cuh"
 #include "kernel/cuda/launch.cuh"
+#include "kernel/cuda/settle.cuh"
 #include "kernel/cuda/stream.cuh"
 
 enum { MASKED, LOGITS, FIRST, SECOND }; /* arguments */
 
-constexpr int settle_threads = 1024;
-constexpr int nucleus_lanes = 96; /* lanes to look for a nucleus in, before the whole row */
 constexpr int quick_k_max = 512;
 
 /* What a row asks for. */
@@ -55,7 +53,6 @@ __device__ __forceinline__ void settle(row_state *state, float cut, bool whole) 
     if (threadIdx.x != 0) return;
     __stcg(&state->cut, cut);
     __stcg(&state->whole, (int)whole);
-    __stcg(&state->unsettled, 0);
 }
 
 /* What the maximum alone decides: rows that pass whole, and min-p. */
@@ -86,7 +83,9 @@ __device__ bool settle_quickly(const row_of<T> &row, const mask_ask &ask, float 
     const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
     if (nucleus && rule.shifted) return false;
     u64 all = nucleus && ask.k == 0 ? loaded_mass(row, rule, scratch) : 0;
-    const int n = gather(row, ask.k > 0 ? ask.k : nucleus_lanes, -INFINITY, no_margin(), scratch);
+    const int n = ask.k > 0 ? gather(row, ask.k, INFINITY, no_margin(), scratch)
+                            : gather_nucleus(row, rule, share_of(share_or_one(ask.p), all), 1,
+                                             no_margin(), scratch);
     if (n < 0) return false;
     if (!nucleus) {
         settle(state, block_kth_of_few(scratch.x, n, ask.k, scratch) + 0.0f, false);
@@ -126,7 +125,7 @@ __global__ void __launch_bounds__(stream_threads, blocks_per_sm)
     if (!is_last_block(memory.state, parts)) return;
     const float max = load_segments(row, scratch);
     if (!settle_by_max(memory.state, ask, max) && !settle_quickly(row, ask, max, scratch)) {
-        if (threadIdx.x == 0) __stcg(&memory.state->unsettled, 1);
+        leave_unsettled(workspace, memory, index);
     }
     clear_counters(memory.state);
 }
@@ -144,30 +143,24 @@ template <class T> __device__ int32_t drop_nans(const row_of<T> &row, block_scra
         }
         most = key_value(__reduce_max_sync(whole_warp, order_key(most))) + 0.0f;
         if ((threadIdx.x & 31) == 0) {
-            __stcg(row.memory.segments + s, make_uint4(__float_as_uint(most), 0, 0, 0));
+            __stcg(row.memory.segments() + s, make_uint4(__float_as_uint(most), 0, 0, 0));
         }
     }
     return (int32_t)block_sum(n_nan, scratch);
 }
 
-/* One block, one row, whatever it holds. */
+/* The cut of a row by one block, whatever it holds. */
 template <class T>
-__global__ void __launch_bounds__(settle_threads, 1)
-    mask_settle_kernel(mask_call c, workspace_memory workspace) {
-    __shared__ finish_scratch scratch;
-    const row_memory memory = memory_of(workspace, blockIdx.x);
-    if (!__ldcg(&memory.state->unsettled)) return;
-    const int64_t at = c.first + blockIdx.x;
-    const row_of<T> row = open_row<T>(c.logits(at), c.vocab, memory);
-    const mask_ask ask = c.ask(at);
-    float max = block_row_max(row, scratch.block);
+__device__ void settle_alone(const row_of<T> &row, const mask_ask &ask, float max,
+                             finish_scratch &scratch) {
+    row_state *state = row.memory.state;
     float cut = -INFINITY;
     if (ask.k > 0) {
         int32_t k = ask.k;
         if (max != max) {
             const int32_t n_nan = drop_nans(row, scratch.block);
             if (k <= n_nan) {
-                settle(memory.state, NAN, false);
+                settle(state, NAN, false);
                 return;
             }
             k -= n_nan;
@@ -183,13 +176,57 @@ __global__ void __launch_bounds__(settle_threads, 1)
                             : block_mass_ge(row, rule, cut, (u64 *)nullptr, scratch.block);
         const u64 target = share_of(share_or_one(ask.p), all);
         if (!(ask.p > 0) || target == 0) {
-            settle(memory.state, NAN, false);
+            settle(state, NAN, false);
             return;
         }
         const float nucleus = block_cut(row, &rule, target, cut, all, scratch);
         cut = nucleus < cut ? cut : nucleus;
     }
-    settle(memory.state, cut, false);
+    settle(state, cut, false);
+}
+
+/* One part of a team. */
+template <class T>
+__device__ void settle_mask(const mask_call &c, const workspace_memory &workspace,
+                            const team_part &team, finish_scratch &scratch) {
+    const row_memory memory = memory_of(workspace, team.row);
+    const int64_t at = c.first + team.row;
+    const row_of<T> row = open_row<T>(c.logits(at), c.vocab, memory);
+    const mask_ask ask = c.ask(at);
+    const float max = block_row_max(row, scratch.block);
+    const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
+    const bool by_mass = ask.nucleus && ask.k == 0 && is_sound(max) && !rule.shifted && ask.p > 0;
+    const bool by_count = !ask.nucleus && ask.k > 0 && max == max;
+    if (by_mass || by_count) {
+        const u64 all = by_mass ? block_stored_mass(row, rule, false, scratch.block) : 0;
+        const u64 target = by_mass ? share_of(share_or_one(ask.p), all) : (u64)ask.k;
+        const team_search<T> search = {row,    by_mass ? &rule : nullptr, target, all, max, team,
+                                       scratch};
+        bool found;
+        float cut;
+        if (!search.run(&found, &cut)) return;
+        if (found) {
+            settle(memory.state, cut, false);
+            return;
+        }
+    } else if (team.part > 0) {
+        return;
+    }
+    settle_alone(row, ask, max, scratch);
+}
+
+template <class T>
+__global__ void __launch_bounds__(settle_threads, settle_blocks_per_sm)
+    mask_settle_kernel(mask_call c, workspace_memory workspace) {
+    __shared__ finish_scratch scratch;
+    const int n = __ldcg(&workspace.unsettled->n);
+    if (n == 0) return;
+    for (;;) {
+        const team_part team = take_part(workspace.unsettled, n);
+        if (team.row < 0) break;
+        settle_mask<T>(c, workspace, team, scratch);
+    }
+    leave_list(workspace.unsettled);
 }
 
 /* ---- the masking ------------------------------------------------------------------------- */
@@ -270,7 +307,8 @@ static int run_masks(mask_call c, const alea_cuda_workspace &workspace, cudaStre
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         }
         if (c.kind != ALEA_CUDA_MINP_MASK) {
-            mask_settle_kernel<T><<<(unsigned)n, settle_threads, 0, stream>>>(c, workspace.memory);
+            mask_settle_kernel<T>
+                <<<settle_blocks(n), settle_threads, 0, stream>>>(c, workspace.memory);
         }
         constexpr int each = mask_threads * mask_vectors * T::per_vector;
         const int parts = (c.vocab + each - 1) / each;

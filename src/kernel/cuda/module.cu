@@ -21,11 +21,17 @@ static int workspace_create(int32_t kind, int64_t rows, int32_t vocab, alea_cuda
     alea_cuda_workspace *w = new (std::nothrow) alea_cuda_workspace();
     if (!w) return (int)cudaErrorMemoryAllocation;
     const int32_t segments = (vocab + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
+    const bool settles = kind == ALEA_CUDA_SAMPLE_LOGITS ||
+                         (kind >= ALEA_CUDA_TOPK_MASK && kind <= ALEA_CUDA_TOPK_TOPP_MASK);
     const size_t each = sizeof(uint4) + sizeof(u64) + warp_lanes * sizeof(float);
+    const size_t bins = settles ? row_bins * sizeof(uint32_t) : 0;
     w->memory.segments = segments;
-    w->memory.row_bytes = (int64_t)((sizeof(row_state) + segments * each + 127) / 128 * 128);
-    w->rows = kind == ALEA_CUDA_TOPK_SELECT ? 0 : rows;
-    w->bytes = (size_t)w->rows * (size_t)w->memory.row_bytes;
+    w->memory.row_bytes = (int64_t)((sizeof(row_state) + segments * each + bins + 127) / 128 * 128);
+    const bool selects = kind == ALEA_CUDA_TOPK_SELECT;
+    w->rows = selects ? std::min(rows, select_rows_max) : rows;
+    const size_t of_rows =
+        selects ? cuda_select_bytes(w->rows) : (size_t)rows * (size_t)w->memory.row_bytes;
+    w->bytes = of_rows + (settles ? sizeof(settle_list) + (size_t)w->rows * sizeof(int) : 0);
     cudaError_t error = cudaSuccess;
     if (w->bytes > 0) error = cudaMalloc((void **)&w->memory.base, w->bytes);
     if (error == cudaSuccess && w->bytes > 0) error = cudaMemset(w->memory.base, 0, w->bytes);
@@ -36,6 +42,7 @@ static int workspace_create(int32_t kind, int64_t rows, int32_t vocab, alea_cuda
         delete w;
         return (int)error;
     }
+    if (settles) w->memory.unsettled = (settle_list *)(w->memory.base + of_rows);
     *made = w;
     return 0;
 }
@@ -54,11 +61,12 @@ static int run(int32_t kind, const alea_cuda_call *call, alea_cuda_workspace *wo
                void *stream) {
     const cudaStream_t s = (cudaStream_t)stream;
     switch (kind) {
-    case ALEA_CUDA_TOPK_SELECT: return cuda_run_select(*call, s);
+    case ALEA_CUDA_TOPK_SELECT: return cuda_run_select(*call, *workspace, s);
     case ALEA_CUDA_SAMPLE_PROBS: return cuda_run_sample_probs(*call, *workspace, s);
     case ALEA_CUDA_CHAIN_SAMPLE: return cuda_run_chain(*call, *workspace, s);
     case ALEA_CUDA_LOGPROBS: return cuda_run_logprobs(*call, *workspace, s);
     case ALEA_CUDA_SAMPLE_LOGITS: return cuda_run_sample_logits(*call, *workspace, s);
+    case ALEA_CUDA_CHAIN_LOGITS: return cuda_run_chain_logits(*call, *workspace, s);
     default: return cuda_run_mask(kind, *call, *workspace, s);
     }
 }

@@ -1,21 +1,20 @@
 /* Draws from probabilities: one token per row, and chains of drafts. One launch, one pass over the
  * one distribution that matters. */
 #include "kernel/cuda/launch.cuh"
-#include "kernel/cuda/stream.cuh"
+#include "kernel/cuda/probs.cuh"
 
-/* A row of weights: probabilities, or what a target has above a draft. Whatever is no positive
- * finite number weighs nothing. */
+/* A row of weights: probabilities, or what a target has above a draft. */
 struct prob_row {
     row_of<f32_row> target;
     const float *draft; /* NULL: the target alone */
     bool aligned;       /* both are, to 16 bytes */
 
-    static __device__ __forceinline__ float clean(float x) {
-        return x > 0.0f && x <= FLT_MAX ? x : 0.0f;
+    __device__ __forceinline__ uint4 *segments() const {
+        return target.memory.segments();
     }
     __device__ __forceinline__ float value(int i) const {
         const float x = target.value(i);
-        return clean(draft ? x - __ldg(draft + i) : x);
+        return clean_weight(draft ? x - __ldg(draft + i) : x);
     }
 };
 
@@ -30,136 +29,30 @@ __device__ __forceinline__ prob_row open_probs(const float *target, const float 
 
 /* Weigh segment s by one warp: its largest weight and its mass, into the row's memory. */
 __device__ __forceinline__ void weigh_probs(const prob_row &row, int s) {
-    constexpr int each = ALEA_SEGMENT / warp_lanes / 4;
-    const int lane = threadIdx.x & 31, first = s * ALEA_SEGMENT + lane * 4;
+    constexpr int each = lane_entries / 4;
+    const int first = s * ALEA_SEGMENT + (int)(threadIdx.x & 31) * 4;
     uint4 v[each];
+    float x[lane_entries];
 #pragma unroll
     for (int i = 0; i < each; i++)
         v[i] = load_vector<f32_row>(row.target.x, row.target.n, first + i * warp_lanes * 4,
                                     row.aligned);
+#pragma unroll
+    for (int i = 0; i < lane_entries; i++)
+        x[i] = f32_row::get(v[i / 4], i % 4);
     if (row.draft) {
 #pragma unroll
-        for (int i = 0; i < each; i++) {
-            const uint4 d = load_vector<f32_row>((const uint32_t *)row.draft, row.target.n,
-                                                 first + i * warp_lanes * 4, row.aligned);
-            v[i] = make_uint4(__float_as_uint(__uint_as_float(v[i].x) - __uint_as_float(d.x)),
-                              __float_as_uint(__uint_as_float(v[i].y) - __uint_as_float(d.y)),
-                              __float_as_uint(__uint_as_float(v[i].z) - __uint_as_float(d.z)),
-                              __float_as_uint(__uint_as_float(v[i].w) - __uint_as_float(d.w)));
-        }
-    }
-    float most = 0.0f;
+        for (int i = 0; i < each; i++)
+            v[i] = load_vector<f32_row>((const uint32_t *)row.draft, row.target.n,
+                                        first + i * warp_lanes * 4, row.aligned);
 #pragma unroll
-    for (int i = 0; i < each; i++) {
+        for (int i = 0; i < lane_entries; i++)
+            x[i] -= f32_row::get(v[i / 4], i % 4);
+    }
 #pragma unroll
-        for (int e = 0; e < 4; e++)
-            most = fmaxf(most, prob_row::clean(f32_row::get(v[i], e)));
-    }
-    most = __uint_as_float(__reduce_max_sync(whole_warp, __float_as_uint(most)));
-    u64 sum = 0;
-    if (most > 0.0f) {
-        const int32_t exponent = alea__prob_exponent(most);
-        const bool plain = exponent >= -80; /* else the scale is no float32 */
-        const float scale = ldexpf(1.0f, 40 - (plain ? exponent : 0));
-#pragma unroll
-        for (int i = 0; i < each; i++) {
-#pragma unroll
-            for (int e = 0; e < 4; e++) {
-                const float x = prob_row::clean(f32_row::get(v[i], e));
-                sum += plain ? __float2ull_rz(x * scale) : alea__prob_weight(x, exponent);
-            }
-        }
-    }
-    sum = warp_sum(sum);
-    if (lane == 0) {
-        __stcg(row.target.memory.segments + s,
-               make_uint4(__float_as_uint(most), 0, (uint32_t)sum, (uint32_t)(sum >> 32)));
-    }
-}
-
-/* See logit_draw. A weight is below 2^41, a segment's mass below 2^51. */
-struct prob_draw {
-    prob_row row;
-    int32_t exponent; /* of the row */
-
-    __device__ __forceinline__ bool depth(int s, int32_t *d) const {
-        const float most = row.target.segment_max(s);
-        if (!(most > 0.0f)) return false;
-        *d = exponent - alea__prob_exponent(most);
-        return *d <= deepest_shift;
-    }
-    __device__ __forceinline__ u64 sum(int s) const {
-        return row.target.segment_mass(s);
-    }
-    __device__ __forceinline__ u64 align(u64 sum, int32_t d) const {
-        return sum >> d;
-    }
-    __device__ __forceinline__ int32_t n_segments() const {
-        return row.target.n_segments;
-    }
-    __device__ __forceinline__ int32_t n() const {
-        return row.target.n;
-    }
-    __device__ __forceinline__ u64 weight(int i, int32_t d) const {
-        return alea__prob_weight(row.value(i), exponent - d);
-    }
-};
-
-constexpr int held_max = 1024; /* segments whose maxima and masses are held for the draw */
-
-struct pick_scratch {
-    block_scratch block;
-    float most[held_max];
-    u64 mass[held_max];
-    int32_t token;
-};
-
-/* prob_draw from shared memory, which holds all segments. */
-struct held_prob_draw : prob_draw {
-    const pick_scratch &held;
-    __device__ __forceinline__ bool depth(int s, int32_t *d) const {
-        if (!(held.most[s] > 0.0f)) return false;
-        *d = exponent - alea__prob_exponent(held.most[s]);
-        return *d <= deepest_shift;
-    }
-    __device__ __forceinline__ u64 sum(int s) const {
-        return held.mass[s];
-    }
-};
-
-template <class Draw>
-__device__ __forceinline__ int32_t block_draw(const Draw &draw, uint32_t bits,
-                                              pick_scratch &scratch) {
-    u64 mass = 0;
-    for (int s = threadIdx.x; s < draw.n_segments(); s += blockDim.x) {
-        int32_t d;
-        if (draw.depth(s, &d)) mass += draw.align(draw.sum(s), d);
-    }
-    mass = block_sum(mass, scratch.block);
-    if (threadIdx.x < warp_lanes) {
-        const int32_t drawn = warp_draw(draw, bits, mass);
-        if (threadIdx.x == 0) scratch.token = drawn;
-    }
-    __syncthreads();
-    return scratch.token;
-}
-
-/* The entry that `bits` draw from a row whose segments are weighed; -1: nothing weighs anything.
- * By the block; every thread returns it. */
-__device__ inline int32_t block_pick(const prob_row &row, uint32_t bits, pick_scratch &scratch) {
-    u64 most = 0;
-    for (int s = threadIdx.x; s < row.target.n_segments; s += blockDim.x) {
-        const uint4 y = __ldcg(row.target.memory.segments + s);
-        most = max(most, (u64)y.x); /* positive floats are in the order of their bits */
-        if (s >= held_max) continue;
-        scratch.most[s] = __uint_as_float(y.x);
-        scratch.mass[s] = (u64)y.w << 32 | y.z;
-    }
-    const float largest = __uint_as_float((uint32_t)block_max(most, scratch.block));
-    if (!(largest > 0.0f)) return -1;
-    const prob_draw draw = {row, alea__prob_exponent(largest)};
-    if (row.target.n_segments > held_max) return block_draw(draw, bits, scratch);
-    return block_draw(held_prob_draw{draw, scratch}, bits, scratch);
+    for (int i = 0; i < lane_entries; i++)
+        x[i] = clean_weight(x[i]);
+    weigh_held(x, row.segments() + s);
 }
 
 /* ---- alea_sample_probs ------------------------------------------------------------------- */

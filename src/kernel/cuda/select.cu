@@ -1,15 +1,16 @@
 /*
- * alea_topk_select: one block for each window. A sample says about where the cut is; one pass
- * collects what reaches that bound, and the exact cut is found in shared memory. Where the sample
- * was wrong, or k is beyond what shared memory holds, the window is read again digit by digit.
+ * alea_topk_select. A sample says about where a window's cut is; one pass collects what reaches
+ * that bound, and the exact cut is found in shared memory. Where the sample was wrong, or k is
+ * beyond what shared memory holds, the window is read again digit by digit. One block for each
+ * window; where windows are few and long, several share the pass and the last of them goes on.
  *
  * A score's key is an integer in the order of scores: NaN first, both zeros equal.
  */
 #include "kernel/cuda/block.cuh"
 #include "kernel/cuda/launch.cuh"
 
-constexpr int wide_threads = 1024; /* of a block where rows are few */
-constexpr int slim_threads = 512;  /* where they are many: blocks then fill each other's gaps */
+constexpr int select_threads = 512; /* more in a block, and blocks cannot fill each other's gaps */
+constexpr int select_blocks = 3;    /* on a processor */
 constexpr int held_max =
     6144; /* collected entries; 48 KB, so that three blocks share a processor */
 constexpr int sample_size = 2048;
@@ -26,7 +27,7 @@ struct select_scratch {
     uint32_t histogram[digits];
     uint32_t digit, above; /* the digit of the cut, and how many have a larger one */
     int n, used;
-    uint32_t counts[wide_threads / warp_lanes];
+    uint32_t counts[select_threads / warp_lanes];
 };
 
 /* Dynamic: the sample first, then what was collected. */
@@ -137,27 +138,28 @@ __device__ inline uint32_t sampled_bound(const select_window &w, uint32_t *sampl
     return block_kth_key([=](int i) { return sample[i]; }, sample_size, (int)aim, &above, scratch);
 }
 
-/* Every entry whose key reaches the bound, as far as there is room; returns how many reach it. */
-__device__ inline int collect_held(const select_window &w, uint32_t bound, held_entries &held,
-                                   select_scratch &scratch) {
+/* Entries first..end whose key reaches the bound, as far as there is room; returns how many reach
+ * it. first is a multiple of four. */
+__device__ inline int collect_held(const select_window &w, int first, int end, uint32_t bound,
+                                   held_entries &held, select_scratch &scratch) {
     if (threadIdx.x == 0) scratch.n = 0;
     __syncthreads();
     const int lane = threadIdx.x & 31;
     const bool plain = w.step == (int64_t)sizeof(float) && ((uintptr_t)w.scores & 15) == 0;
     constexpr int ahead = 4;
     const int stride = blockDim.x * 4;
-    for (int base = 0; base < w.n; base += stride * ahead) {
+    for (int base = first; base < end; base += stride * ahead) {
         uint4 v[ahead];
 #pragma unroll
         for (int i = 0; i < ahead; i++) {
             const int at = base + i * stride + (int)threadIdx.x * 4;
             if (plain) {
-                v[i] = load_vector<f32_row>((const uint32_t *)w.scores, w.n, at, true);
+                v[i] = load_vector<f32_row>((const uint32_t *)w.scores, end, at, true);
             } else {
-                v[i] = make_uint4(at < w.n ? __float_as_uint(w.score(at)) : 0,
-                                  at + 1 < w.n ? __float_as_uint(w.score(at + 1)) : 0,
-                                  at + 2 < w.n ? __float_as_uint(w.score(at + 2)) : 0,
-                                  at + 3 < w.n ? __float_as_uint(w.score(at + 3)) : 0);
+                v[i] = make_uint4(at < end ? __float_as_uint(w.score(at)) : 0,
+                                  at + 1 < end ? __float_as_uint(w.score(at + 1)) : 0,
+                                  at + 2 < end ? __float_as_uint(w.score(at + 2)) : 0,
+                                  at + 3 < end ? __float_as_uint(w.score(at + 3)) : 0);
             }
         }
 #pragma unroll
@@ -168,7 +170,7 @@ __device__ inline int collect_held(const select_window &w, uint32_t bound, held_
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 key[e] = select_key(f32_row::get(v[i], e));
-                mine += key[e] >= bound && at + e < w.n;
+                mine += key[e] >= bound && at + e < end;
             }
             if (!__any_sync(whole_warp, mine)) continue;
             const int running = (int)warp_prefix(mine, lane);
@@ -177,7 +179,7 @@ __device__ inline int collect_held(const select_window &w, uint32_t bound, held_
             to = __shfl_sync(whole_warp, to, 31) + running - mine;
 #pragma unroll
             for (int e = 0; e < 4; e++) {
-                if (!(key[e] >= bound) || at + e >= w.n) continue;
+                if (!(key[e] >= bound) || at + e >= end) continue;
                 if (to < held_max) {
                     held.key[to] = key[e];
                     held.at[to] = at + e;
@@ -244,15 +246,50 @@ __device__ inline void put_from_window(const select_window &w, select_scratch &s
     }
 }
 
-template <int threads>
-__global__ void __launch_bounds__(threads, threads == wide_threads ? 2 : 3)
-    select_kernel(alea_cuda_call call) {
+/* What the blocks of a window collect together. Zero between calls, but for the entries. */
+struct alignas(128) select_list {
+    int n, arrived;
+    uint2 entries[held_max]; /* key, position */
+};
+
+/* Add a block's n entries to the window's; true for the last block, which then holds all of them
+ * if they have room. *n becomes how many there are. */
+__device__ inline bool share_held(select_list &list, int parts, held_entries &held, int *n,
+                                  select_scratch &scratch) {
+    __shared__ int from, before;
+    if (threadIdx.x == 0) from = atomicAdd(&list.n, *n);
+    __syncthreads();
+    for (int i = threadIdx.x; i < *n && from + i < held_max; i += blockDim.x)
+        if (i < held_max)
+            __stcg(&list.entries[from + i], make_uint2(held.key[i], (uint32_t)held.at[i]));
+    __syncthreads();
+    if (threadIdx.x == 0)
+        asm volatile("atom.acq_rel.gpu.global.add.s32 %0, [%1], 1;"
+                     : "=r"(before)
+                     : "l"(&list.arrived)
+                     : "memory");
+    __syncthreads();
+    if (before < parts - 1) return false;
+    *n = __ldcg(&list.n);
+    for (int i = threadIdx.x; i < min(*n, held_max); i += blockDim.x) {
+        const uint2 entry = __ldcg(&list.entries[i]);
+        held.key[i] = entry.x;
+        held.at[i] = (int32_t)entry.y;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) list.n = list.arrived = 0;
+    return true;
+}
+
+__global__ void __launch_bounds__(select_threads, select_blocks)
+    select_kernel(alea_cuda_call call, select_list *lists, int parts) {
     enum { INDICES, SCORES, STARTS, ENDS };
     extern __shared__ __align__(16) char dynamic[];
     __shared__ select_scratch scratch;
     const alea_cuda_view &scores = call.views[SCORES], &out = call.views[INDICES];
     const alea_cuda_view &starts = call.views[STARTS], &ends = call.views[ENDS];
-    const int64_t row = blockIdx.x;
+    const int64_t row = blockIdx.x / parts;
+    const int part = (int)(blockIdx.x % parts);
     const int64_t group = row % scores.size[3], query = row / scores.size[3] % scores.size[1];
     const int64_t batch = row / scores.size[3] / scores.size[1];
     int32_t start =
@@ -271,6 +308,7 @@ __global__ void __launch_bounds__(threads, threads == wide_threads ? 2 : 3)
     w.out_step = out.step[3];
     w.k = (int32_t)out.size[3];
     if (w.n <= w.k) {
+        if (part > 0) return;
         for (int i = threadIdx.x; i < w.k; i += blockDim.x)
             w.put(i, i < w.n ? start + i : call.vocab);
         return;
@@ -278,7 +316,15 @@ __global__ void __launch_bounds__(threads, threads == wide_threads ? 2 : 3)
     held_entries &held = *reinterpret_cast<held_entries *>(dynamic);
     const uint32_t bound = w.n <= held_max ? 0 : sampled_bound(w, held.key, scratch);
     __syncthreads();
-    const int n = bound || w.n <= held_max ? collect_held(w, bound, held, scratch) : 0;
+    int n = 0;
+    if (parts > 1 && bound) {
+        const int each = ((w.n + parts - 1) / parts + 3) & ~3, first = part * each;
+        n = collect_held(w, first, min(first + each, w.n), bound, held, scratch);
+        if (!share_held(lists[row], parts, held, &n, scratch)) return;
+    } else {
+        if (part > 0) return;
+        if (bound || w.n <= held_max) n = collect_held(w, 0, w.n, bound, held, scratch);
+    }
     if (n >= w.k && n <= held_max) {
         put_held(w, held, n, scratch);
     } else {
@@ -286,17 +332,19 @@ __global__ void __launch_bounds__(threads, threads == wide_threads ? 2 : 3)
     }
 }
 
-template <int threads> static int run_windows(const alea_cuda_call &call, cudaStream_t stream) {
-    static const int raised = (int)cudaFuncSetAttribute(select_kernel<threads>,
-                                                        cudaFuncAttributeMaxDynamicSharedMemorySize,
-                                                        (int)sizeof(held_entries));
+int cuda_run_select(const alea_cuda_call &call, const alea_cuda_workspace &workspace,
+                    cudaStream_t stream) {
+    constexpr int parts_max = 16, blocks = 2 * 132, long_window = 4 * held_max;
+    static const int raised = (int)cudaFuncSetAttribute(
+        select_kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, (int)sizeof(held_entries));
     if (raised) return raised;
-    select_kernel<threads><<<(unsigned)call.rows, threads, sizeof(held_entries), stream>>>(call);
+    const bool shared = call.rows <= workspace.rows && call.vocab >= long_window;
+    const int parts = shared ? std::min(std::max((int)(blocks / call.rows), 1), parts_max) : 1;
+    select_kernel<<<(unsigned)(call.rows * parts), select_threads, sizeof(held_entries), stream>>>(
+        call, (select_list *)workspace.memory.base, parts);
     return (int)cudaGetLastError();
 }
 
-int cuda_run_select(const alea_cuda_call &call, cudaStream_t stream) {
-    constexpr int many_rows = 512;
-    return call.rows < many_rows ? run_windows<wide_threads>(call, stream)
-                                 : run_windows<slim_threads>(call, stream);
+size_t cuda_select_bytes(int64_t rows) {
+    return (size_t)rows * sizeof(select_list);
 }

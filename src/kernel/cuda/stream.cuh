@@ -54,23 +54,29 @@ __device__ __forceinline__ void count_above(const segment_values<T> &segment,
     if (lane == 0 && above) atomicAdd(&state->above, above);
 }
 
-/* The segments of one block: `per_warp` for each warp, all on their way before the plan is made. */
-template <class T, int per_warp, class MakePlan>
-__device__ __forceinline__ void stream_part(const row_of<T> &row, int part, MakePlan make_plan) {
+/* The segments of one block, `per_warp` for each warp: on their way when this returns. */
+template <class T, int per_warp>
+__device__ __forceinline__ void load_part(const row_of<T> &row, int part,
+                                          segment_values<T> (&segments)[per_warp]) {
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    segment_values<T> segments[per_warp];
 #pragma unroll
     for (int k = 0; k < per_warp; k++) {
         const int s = (part * per_warp + k) * stream_warps + warp;
         if (s < row.n_segments) segments[k].load(row, s, lane);
     }
-    const stream_plan plan = make_plan();
+}
+
+/* What the plan asks of them. */
+template <class T, int per_warp>
+__device__ __forceinline__ void weigh_part(const row_of<T> &row, int part, const stream_plan &plan,
+                                           const segment_values<T> (&segments)[per_warp]) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
 #pragma unroll
     for (int k = 0; k < per_warp; k++) {
         const int s = (part * per_warp + k) * stream_warps + warp;
         if (s >= row.n_segments) continue;
         const float mine = segments[k].most();
-        if (plan.lanes) __stcg(row.memory.lanes + s * warp_lanes + lane, mine);
+        if (plan.lanes) __stcg(row.memory.lanes() + s * warp_lanes + lane, mine);
         const float most = key_value(__reduce_max_sync(whole_warp, order_key(mine)));
         const float top = most * plan.scale;
         u64 mass = 0;
@@ -78,24 +84,32 @@ __device__ __forceinline__ void stream_part(const row_of<T> &row, int part, Make
             mass = segments[k].mass(plan.scale, (int32_t)rintf(top));
         }
         if (lane == 0) {
-            __stcg(row.memory.segments + s,
+            __stcg(row.memory.segments() + s,
                    make_uint4(__float_as_uint(most), 0, (uint32_t)mass, (uint32_t)(mass >> 32)));
         }
         if (plan.second > 0) {
             const float at = most * plan.second;
             u64 sum = 0;
             if (alea__has_exponent(at)) sum = segments[k].mass(plan.second, (int32_t)rintf(at));
-            if (lane == 0) __stcg(row.memory.extra + s, sum);
+            if (lane == 0) __stcg(row.memory.extra() + s, sum);
         }
         if (plan.moment) {
             int64_t sum = 0;
             if (alea__has_exponent(top)) sum = segments[k].moment(plan.scale, (int32_t)rintf(top));
-            if (lane == 0) __stcg(row.memory.extra + s, (u64)sum);
+            if (lane == 0) __stcg(row.memory.extra() + s, (u64)sum);
         }
         if (plan.count && most > plan.above) {
             count_above(segments[k], plan, row.memory.state, lane);
         }
     }
+}
+
+template <class T, int per_warp, class MakePlan>
+__device__ __forceinline__ void stream_part(const row_of<T> &row, int part, MakePlan make_plan) {
+    segment_values<T> segments[per_warp];
+    load_part(row, part, segments);
+    const stream_plan plan = make_plan();
+    weigh_part(row, part, plan, segments);
 }
 
 /* Whether this block is the row's last, in which case everything the others stored is seen. */
