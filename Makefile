@@ -42,7 +42,7 @@ bench-rival: build ## measure it beside llama.cpp's own server too, which is bui
 	@tools/setup bench
 	@bench/rival $(or $(ROUNDS),7)
 
-bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; some six minutes)
+bench-eval: build ## measure scored prompts over HTTP (ROUNDS, default 5; some seven minutes)
 	@tools/setup test
 	@tools/build gcc
 	@python3 -B tests/eval/bench_scoring.py --rounds $(or $(ROUNDS),5)

@@ -222,7 +222,7 @@ def main():
     parser.add_argument("--models", default=f"tiny-2,tiny-8,{DEFAULT_MODEL}",
                         help="GGUF files; tiny-N: one of N layers that is made for it")
     parser.add_argument("--rounds", type=int, default=5,
-                        help="half as many for what takes minutes, twice for what takes none")
+                        help="half as many for what takes minutes, two more for what takes none")
     parser.add_argument("--prompts", type=int, default=16)
     parser.add_argument("--length", type=int, default=512)
     parser.add_argument("--words", type=int, default=100, help="of a context")
@@ -244,7 +244,7 @@ def main():
                 if model == "tiny-2" and name != "prefill":
                     continue  # the same as with more layers
                 fewer = not layers and name in ("prefill", "cache")
-                n_rounds = max(settings.rounds // 2, 1) if fewer else 2 * settings.rounds
+                n_rounds = max(settings.rounds // 2, 1) if fewer else settings.rounds + 2
                 BENCHES[name](settings, n_rounds)
                 sys.stdout.flush()
 
