@@ -4,7 +4,7 @@ PREFIX ?= /usr/local
 BUILD := build
 PORT ?= 8000
 
-.PHONY: help run build test bench bench-peers bench-serve bench-rival bench-eval check-eval peer-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
+.PHONY: help run build test bench bench-peers bench-serve bench-rival bench-eval check-eval check-load peer-eval sanitize stress fuzz mutants prove search check-cuda lint format install clean distclean
 .DEFAULT_GOAL := help
 
 help: ## list the targets
@@ -56,6 +56,10 @@ peer-eval: ## lm-eval's wall time beside llama-cpp-python's server (ITEMS of the
 	@tools/setup test
 	@tools/build gcc
 	@tests/eval/run peer
+
+check-load: build ## run aiperf against the server for SECONDS (default 60), some 500 MB to fetch first
+	@tools/setup test
+	@tests/load/run $(or $(SECONDS),60)
 
 sanitize: ## build with the address and undefined-behavior sanitizers, run every test
 	@tools/setup test
