@@ -183,7 +183,7 @@ class Reading(unittest.TestCase):
     def test_elisions_stand_for_anything_and_the_rest_for_itself(self):
         for expected, printed, same in (('{"id":"…","n":1}', '{"id":"x","n":1}', True),
                                         ('{"id":"…","n":1}', '{"id":"x","n":2}', False),
-                                        ("native 08d4fec6d42f,", "native 0123456789ab,", True),
+                                        ("native 81d40b30b927,", "native 0123456789ab,", True),
                                         ("a.b", "axb", False)):
             self.assertEqual(re.fullmatch(pattern_of(expected), printed, re.S) is not None, same)
 
