@@ -290,8 +290,9 @@ static alea_status emit_done(alea_api_answer *answer) {
 static alea_status finish_stream(alea_api_answer *answer) {
     alea_status status = ALEA_OK;
     if (answer->shown->include_usage) status = emit_chunk(answer, ALEA_CHUNK_USAGE, -1);
-    if (status >= 0) status = emit_done(answer);
-    return status;
+    if (status < 0) return status;
+    answer->done = true;
+    return emit_done(answer);
 }
 
 /* Choices that were held back until their beginning was there. */
@@ -335,8 +336,10 @@ alea_status alea__api_answer_take(alea_api_answer *answer, int32_t prompt, const
     if (status >= 0 && answer->emit) status = stream_choice(answer, index, opens);
     if (status < 0) return status;
     if (answer->n_finished < answer->n_choices) return ALEA_OK;
-    if (answer->emit) status = finish_stream(answer);
-    answer->done = true;
+    if (answer->emit)
+        status = finish_stream(answer);
+    else
+        answer->done = true;
     return status < 0 ? status : ALEA_DONE;
 }
 

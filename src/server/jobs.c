@@ -459,9 +459,11 @@ static bool is_long(alea_api_endpoint endpoint, size_t body_bytes) {
            endpoint == ALEA_API_CHAT || endpoint == ALEA_API_TOKENIZE;
 }
 
-/* Whether it takes much memory meanwhile: a continuation may be a context long. */
+/* Whether it takes much memory meanwhile: a continuation may be a context long, and the text of an
+ * id a hundred bytes. */
 static bool is_heavy(alea_api_endpoint endpoint, size_t body_bytes) {
-    return body_bytes > (endpoint == ALEA_API_SCORE ? SMALL_BODY_BYTES : HEAVY_BODY_BYTES);
+    const bool swells = endpoint == ALEA_API_SCORE || endpoint == ALEA_API_DETOKENIZE;
+    return body_bytes > (swells ? SMALL_BODY_BYTES : HEAVY_BODY_BYTES);
 }
 
 static void fill_context(alea_job *job, const alea_visit *visit) {
