@@ -124,7 +124,7 @@ class Streams(rig.Case):
 
     def test_who_hangs_up_frees_the_slot_within_a_round(self):
         """Of rounds that take long, so that what is seen meanwhile is seen in time."""
-        server = self.start("--slots", "64", "--context", "512", model="toy:text=1,slow_ms=200")
+        server = self.start("--slots", "64", "--context", "512", model="toy:text=1,slow_ms=500")
 
         def look():
             """Rounds that have ended, and choices that hold a slot: of one moment."""
@@ -144,7 +144,7 @@ class Streams(rig.Case):
         while running > 32 and time.monotonic() < begun + rig.WAIT_S:
             rounds, running = look()
         print(f"32 of 64 streams cut: their slots were free {time.monotonic() - begun:.3f} s and "
-              f"{rounds - before:.0f} rounds of 0.2 s later")
+              f"{rounds - before:.0f} rounds of 0.5 s later")
         # The round that ran then; the next, without them, beside which their last tokens are taken
         # from their slots; and the one that tells that these are free.
         self.assertLessEqual(rounds - before, 3)
