@@ -200,12 +200,17 @@ static alea_exit print(const alea_settings *settings, const alea_session *sessio
 }
 
 alea_exit alea__cmd_inspect(const alea_settings *settings) {
+    const bool has_operand = settings->n_operands > 0;
+    if (has_operand && settings->model) {
+        alea__complain("inspect takes MODEL or --model, not both");
+        return ALEA_EXIT_USAGE;
+    }
+    const char *const model = has_operand ? settings->operands[0] : settings->model;
     alea_output output;
     if (alea__output_open(&output, settings->output) < 0) return ALEA_EXIT_OUTPUT;
-    if (settings->n_operands == 0)
-        return alea__output_finish(&output, print(settings, NULL, &output));
+    if (!model) return alea__output_finish(&output, print(settings, NULL, &output));
     alea_session session;
-    alea_exit code = alea__session_open(settings, settings->operands[0], 0, 1, &session);
+    alea_exit code = alea__session_open(settings, model, 0, 1, &session);
     if (code == ALEA_EXIT_OK) {
         code = print(settings, &session, &output);
         alea__session_close(&session);

@@ -78,6 +78,7 @@ const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
 const alea_option alea__options[] = {
     TEXT("model", 'm', SCORE | GENERATE | BENCH | SERVE, model, "FILE",
          "GGUF file, or toy:KEY=VALUE,… (default: ALEA_MODEL, else the build's own)"),
+    TEXT("model", 'm', INSPECT, model, "FILE", "the same as MODEL"),
     TEXT("core", 0, SCORE | GENERATE | INSPECT | SERVE, core, "FILE",
          "shared object of a core that opens --model in its own way"),
     TEXT("text", 't', SCORE, text, "TEXT", "score TEXT"),

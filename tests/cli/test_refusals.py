@@ -56,6 +56,7 @@ REFUSALS = [
     ("no place to compute", USAGE, "--parallel is '0'", ["generate", *TOY, "-p", "a", "--parallel", "0"], ""),
     ("a core without a model", USAGE, "--core needs", ["generate", "--core", BIGRAM, "-p", "a"], ""),
     ("bench what", USAGE, "core, engine or ops", ["bench", "everything"], ""),
+    ("two models", USAGE, "MODEL or --model, not both", ["inspect", "-m", "toy:", "toy:"], ""),
     ("too many operands", USAGE, "what to do with 'b'", ["inspect", "a", "b"], ""),
     ("no such text", INPUT, "cannot open nowhere.txt", ["score", *TOY, "nowhere.txt"], ""),
     ("a directory as text", INPUT, "Is a directory", ["score", *TOY, "/"], ""),

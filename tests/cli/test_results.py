@@ -370,6 +370,7 @@ class Cores(Case):
     def test_a_core_of_ones_own_is_inspected(self):
         line, = self.lines("inspect", "--json", *self.core[:2], self.core[3])
         self.assertEqual(line["core"], "bigram")
+        self.assertEqual(self.lines("inspect", "--json", *self.core), [line])
 
 
 class Terminal(Case):
