@@ -47,10 +47,16 @@ static void show(const char *text) {
     if (fputs(text, stdout) >= 0) (void)fflush(stdout);
 }
 
+static bool is_unix(const char *address) {
+    return strncmp(address, "unix:", 5) == 0;
+}
+
 static void on_listening(void *user, const char *address) {
-    (void)user;
-    char line[256];
-    snprintf(line, sizeof line, "listening on %s\n", address);
+    const serve_command *self = user;
+    char line[400];
+    const char *beside = is_unix(address) ? NULL : self->settings->unix_path;
+    snprintf(line, sizeof line, "listening on %s%s%s\n", address, beside ? " and unix:" : "",
+             beside ? beside : "");
     show(line);
 }
 
@@ -69,21 +75,21 @@ static const char *scoring_words(const serve_command *self, const alea_capabilit
 
 static void on_ready(void *user, const char *address, const alea_capability *capability) {
     const serve_command *self = user;
-    char text[1024];
-    const bool local = strncmp(address, "unix:", 5) == 0;
+    char text[1280];
+    const bool local = is_unix(address);
     snprintf(text, sizeof text,
              "serving %s: %s\n\n"
-             "  curl %s%s%s/v1/completions -H 'Content-Type: application/json' \\\n"
+             "  curl %s%s%s/v1/completions -H 'Content-Type: application/json' \\\n%s"
              "    -d '{\"prompt\":\"The capital of France is\",\"max_tokens\":8,"
              "\"temperature\":0,\"logprobs\":2}'\n\n"
              "answers\n\n"
              "  {\"id\":\"cmpl-…\",\"object\":\"text_completion\",…,\"choices\":[{\"index\":0,"
-             "\"text\":\" Paris…\",\n"
-             "    \"logprobs\":{\"tokens\":[\" Paris\",…],\"token_logprobs\":[-0.24…,…],"
-             "\"top_logprobs\":[{…},…],…},\n"
-             "    \"finish_reason\":\"length\",…}],\"usage\":{\"prompt_tokens\":5,…}}\n\n",
+             "\"text\":\"…\",\n"
+             "    \"logprobs\":{\"tokens\":[…],\"token_logprobs\":[…],\"top_logprobs\":[…],…},\n"
+             "    \"finish_reason\":\"…\",…}],\"usage\":{\"prompt_tokens\":…}}\n\n",
              self->name, scoring_words(self, capability), local ? "--unix-socket " : "",
-             local ? address + 5 : address, local ? " http://localhost" : "");
+             local ? address + 5 : address, local ? " http://localhost" : "",
+             self->settings->api_key_file ? "    -H 'Authorization: Bearer KEY' \\\n" : "");
     if (!self->settings->quiet) show(text);
 }
 

@@ -186,6 +186,15 @@ static void remove_dead_socket(const char *path) {
     close(probe);
 }
 
+static bool has_folder(const char *path) {
+    char folder[sizeof(struct sockaddr_un){0}.sun_path];
+    snprintf(folder, sizeof folder, "%s", path);
+    char *slash = strrchr(folder, '/');
+    if (!slash || slash == folder) return true;
+    *slash = '\0';
+    return access(folder, F_OK) == 0 || errno != ENOENT;
+}
+
 static alea_status listen_unix(alea_http_server *server, alea_error *error) {
     const char *path = server->options.unix_path;
     /* libuv would cut a longer one without a word. */
@@ -200,6 +209,8 @@ static alea_status listen_unix(alea_http_server *server, alea_error *error) {
     pipe->data = server;
     server->n_listeners++;
     int bound = uv_pipe_bind(pipe, path);
+    /* libuv says EACCES for a folder that is missing too. */
+    if (bound == UV_EACCES && !has_folder(path)) bound = UV_ENOENT;
     if (bound == 0) bound = uv_listen((uv_stream_t *)pipe, BACKLOG, on_connection);
     if (bound < 0)
         return alea_error_set(error, ALEA_EIO, "cannot listen on %.108s: %s", path,

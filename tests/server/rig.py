@@ -35,17 +35,21 @@ def environment(**more):
 
 
 class Server:
-    """A running server. `options` as on the command line; --port and --quiet are given."""
+    """A running server. `options` as on the command line; --port and --quiet are given, unless
+    port and quiet are False."""
 
-    def __init__(self, *options, model=None, env=None, prefix=(), wait=True, stderr=None, port=True):
+    def __init__(self, *options, model=None, env=None, prefix=(), wait=True, stderr=None, port=True,
+                 quiet=True):
         where = ["--port", "0"] if port else []
         self.log_file = tempfile.TemporaryFile()
         self.process = subprocess.Popen(
-            [*prefix, PROGRAM, "serve", "--model", model or TOY, "--quiet", *where, *options],
+            [*prefix, PROGRAM, "serve", "--model", model or TOY,
+             *["--quiet"] * quiet, *where, *options],
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=stderr or self.log_file,
             env=env or environment())
         line = self.process.stdout.readline().decode()
-        self.address = re.sub("^listening on ", "", line.strip())
+        self.listens = re.sub("^listening on ", "", line.strip())
+        self.address = self.listens.partition(" and unix:")[0]
         if not line:
             raise RuntimeError(f"the server did not listen: {self.log()}")
         self.host, self.port = "127.0.0.1", None

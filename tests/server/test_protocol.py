@@ -2,6 +2,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import socket
 import subprocess
@@ -273,6 +274,7 @@ class Starts(rig.Case):
         self.refused(2, "there is no API key in ", "--api-key-file", path)
         self.refused(2, "the host 'no such host' is no address", "--host", "no such host")
         self.refused(2, "the path of the unix socket is 200 bytes long", "--unix", "x" * 200)
+        self.refused(1, "cannot listen on /nowhere/s: no such file", "--unix", "/nowhere/s")
         self.refused(4, "no_such.gguf", "--model", "no_such.gguf", "--port", "0")
         taken = socket.create_server(("127.0.0.1", 0))
         self.refused(1, "cannot listen on 127.0.0.1 port.*choose another port", "--port", str(taken.getsockname()[1]))
@@ -310,6 +312,26 @@ class Starts(rig.Case):
         self.assertEqual(server.complete(max_tokens=2, ignore_eos=True)["usage"]["total_tokens"], 4)
         self.assertEqual(server.stop(), 0)
         self.assertFalse(os.path.exists(path))
+
+    def test_the_request_to_try_that_it_shows_is_answered(self):
+        folder = self.folder()
+        keys, path = os.path.join(folder, "keys"), os.path.join(folder, "alea.sock")
+        with open(keys, "w", encoding="ascii") as file:
+            file.write("sk-one\n")
+        for options, port, where in ((["--unix", path, "--host", "127.0.0.1"], True,
+                                      r"http://127\.0\.0\.1:\d+ and unix:" + re.escape(path)),
+                                     (["--unix", path], False, "unix:" + re.escape(path))):
+            server = self.start("--api-key-file", keys, *options, port=port, wait=False, quiet=False)
+            self.assertRegex(server.listens, f"^{where}$")
+            shown = ""
+            while not shown.endswith("\n\nanswers\n"):
+                shown += server.process.stdout.readline().decode()
+            command = re.search(r"^  curl .*?(?=\n\n)", shown, re.S | re.M)[0]
+            self.assertIn("Bearer KEY", command)
+            answer = subprocess.run(["bash", "-c", command.replace("KEY", "sk-one") + " -sS"],
+                                    capture_output=True, check=True)
+            self.assertEqual(json.loads(answer.stdout)["object"], "text_completion")
+            self.assertEqual(server.stop(), 0)
 
     def test_a_service_manager_is_told(self):
         path = os.path.join(self.folder(), "notify")
