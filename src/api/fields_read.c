@@ -88,9 +88,10 @@ static alea_status read_number(const alea_api_field *field, const alea_json_valu
                                double *out, alea_api_error *error) {
     alea_error why;
     double number;
-    if (alea__json_get_double(value, field->name, field->low, field->high, &number, &why) < 0)
-        return refuse(field, &why, error);
-    if (field->above && (double)(float)number <= field->low)
+    const bool is_within =
+        alea__json_get_double(value, field->name, field->low, field->high, &number, &why) >= 0;
+    if (!is_within && !field->above) return refuse(field, &why, error);
+    if (!is_within || (field->above && (double)(float)number <= field->low))
         return alea__api_error_set(error, ALEA_FAULT_VALUE, field->name,
                                    "%s must be a number above %.9g and at most %.9g", field->name,
                                    field->low, field->high);

@@ -310,6 +310,11 @@ class Fields(rig.Case):
             self.assertEqual(answer.error["code"], code, answer.text)
             self.assertEqual(answer.error["type"], "BadRequestError")
 
+    def test_a_range_without_its_lower_end_is_told_at_both_ends(self):
+        for value in (0, 1.5):
+            answer = self.api.post("completions", {**rig.prompt_of("completions"), "top_p": value})
+            self.assertEqual(answer.error["message"], "top_p must be a number above 0 and at most 1")
+
     def rows_of(self, endpoint):
         bit = COMPLETIONS if endpoint == "completions" else CHAT
         return [row for row in self.rows if row["at"] & bit]
