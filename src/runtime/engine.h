@@ -63,7 +63,8 @@ enum alea_event_kind { ALEA_EVENT_TOKEN, ALEA_EVENT_FINISH, ALEA_EVENT_PROMPT };
 typedef struct alea_event {
     enum alea_event_kind kind;
     int32_t choice;
-    int32_t index; /* TOKEN: of the token in its choice; PROMPT: position in the prompt */
+    int32_t index; /* TOKEN: of the token in its choice; PROMPT: position in the prompt; FINISH: how
+                      many TOKENs the choice has had */
 
     int32_t token;         /* TOKEN, PROMPT; -1: a prompt position that holds no token */
     int32_t visible_bytes; /* TOKEN: how many of its bytes belong to the returned text */

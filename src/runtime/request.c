@@ -406,6 +406,7 @@ static void event_of_finish(alea_run *run, alea_event *event) {
     *event = (alea_event){
         .kind = ALEA_EVENT_FINISH,
         .choice = run->index,
+        .index = (int32_t)run->ring.head,
         .finish = run->finish,
         .stop = run->stop,
         .output_tokens = alea__run_outputs(run),

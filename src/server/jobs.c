@@ -266,12 +266,13 @@ static void note(alea_job *job, alea_flight *flight, const alea_event *event, ui
     if (event->kind == ALEA_EVENT_FINISH) {
         metrics->finished[event->finish]++;
         flight->n_finished++;
-        job->visit->output_tokens += event->output_tokens;
+        job->visit->output_tokens += event->output_tokens - event->index; /* the hidden ones */
         job->visit->finish = word_of(event->finish);
         alea__metrics_observe(metrics, ALEA_HISTOGRAM_OUTPUT, event->output_tokens, 1);
         return;
     }
     if (event->kind != ALEA_EVENT_TOKEN) return;
+    job->visit->output_tokens++; /* as they come: whoever leaves has had them */
     if (!job->visit->first_token_ns) job->visit->first_token_ns = now;
     if (flight->n_tokens++ == 0) {
         alea__metrics_observe(metrics, ALEA_HISTOGRAM_FIRST_TOKEN,
@@ -445,7 +446,7 @@ static bool is_full(alea_server *server, alea_http_exchange *exchange) {
     if (seconds > RETRY_SECONDS_MAX) seconds = RETRY_SECONDS_MAX;
     alea_api_error error = {.int_code = server->options.api.vllm_compat};
     alea__api_error_set(&error, ALEA_FAULT_BUSY, NULL,
-                        "%d requests wait already: try again in %.0f s", queue, seconds);
+                        "the queue is full (%d waiting): try again in %.0f s", queue, seconds);
     server->retry_after_s = (int)seconds;
     alea__server_fail(server, exchange, &error);
     return true;

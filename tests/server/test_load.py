@@ -52,6 +52,8 @@ class Departures(rig.Case):
         self.assert_free()
         gone = [line for line in self.server.log_lines() if line.get("client") == "gone"]
         self.assertEqual((len(gone), gone[0]["finish"]), (1, "abort"))
+        self.assertIn(gone[0]["output_tokens"],
+                      range(1, int(self.server.metric("alea_generated_tokens_total")) + 1))
 
     def test_clients_that_leave_while_they_wait_are_forgotten(self):
         running = [self.server.open_stream() for _ in range(4)]
