@@ -31,7 +31,7 @@ static const struct {
     [ALEA_HISTOGRAM_PROMPT] = {"alea_request_prompt_tokens", "vllm:request_prompt_tokens",
                                "Tokens of a prompt", tokens},
     [ALEA_HISTOGRAM_OUTPUT] = {"alea_request_generated_tokens", "vllm:request_generation_tokens",
-                               "Tokens generated for a prompt", tokens},
+                               "Tokens generated for a choice that was finished", tokens},
 };
 
 void alea__metrics_observe(alea_metrics *metrics, alea_histogram_id id, double value,
