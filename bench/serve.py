@@ -2,6 +2,9 @@
 serve`, beside those of its engine alone and, with --rivals, beside llama.cpp's own server: the one of
 the pinned tree and the one that PyPI's xllamacpp carries. `make bench-serve`, `make bench-rival`.
 
+Rows of `alea serve` and of its engine do not depend on the batch, which costs kernels that llama.cpp
+does not take; with --rivals `alea serve --fast`, on the very kernels of llama-server, takes part too.
+
 One model, prompts of 16 ids without a common beginning, 48 tokens at temperature 0, 4 slots, a thread
 for each processor. All take turns within a round; a ratio is the median of the ratios within rounds.
 The client is one thread that waits for its sockets: it shares the processors with the server, as a
@@ -92,6 +95,7 @@ def start(rivals):
     yield lambda: Server("alea serve", [PROGRAM, "serve", *common])
     if not rivals:
         return
+    yield lambda: Server("alea serve --fast", [PROGRAM, "serve", "--fast", *common])
     port = free_port()
     yield lambda: Server("llama-server", [
         LLAMA_SERVER, "--model", MODEL, "--host", "127.0.0.1", "--port", str(port), "--threads",
@@ -206,15 +210,17 @@ def show(found, rounds):
     for case in CASES:
         print(f"{name_of(*case)}:")
         for name, samples in found.items():
-            line = f"  {name:<14} {statistics.median(rate for rate, _ in samples[case]):8.1f} tokens/s"
+            line = f"  {name:<18} {statistics.median(rate for rate, _ in samples[case]):8.1f} tokens/s"
             if name != "engine":
                 first = statistics.median(first for _, first in samples[case])
                 line += f", first event after {1000 * first:5.1f} ms"
-            if name == "alea serve":
-                line += f"; {ratio(found, case, name, 'engine', 0):.3f}x of its engine"
-            elif name != "engine":
-                line += (f"; alea serve: {ratio(found, case, 'alea serve', name, 0):.3f}x of its "
-                         f"tokens/s, {ratio(found, case, 'alea serve', name, 1):.3f}x of its wait")
+            if name.startswith("alea serve"):
+                others = [to for to in found if not to.startswith("alea serve")]
+                line += "; tokens/s " + ", ".join(f"{ratio(found, case, name, to, 0):.3f}x {to}"
+                                                  for to in others)
+                if others[1:]:
+                    line += "; wait " + ", ".join(f"{ratio(found, case, name, to, 1):.3f}x {to}"
+                                                  for to in others[1:])
             print(line)
 
 
