@@ -272,6 +272,11 @@ class Starts(rig.Case):
         self.refused(3, "/nul is no text: byte 7 is NUL", "--chat-template", nul)
         self.refused(3, "/nul is no text: byte 7 is NUL", "--config", nul)
         self.refused(2, "there is no API key in ", "--api-key-file", path)
+        template = os.path.join(folder, "template")
+        with open(template, "w", encoding="ascii") as file:
+            file.write("{% for x in %}")
+        self.refused(3, "chat template, line 1, column 13", "--port", "0",
+                     "--chat-template", template)
         self.refused(2, "the host 'no such host' is no address", "--host", "no such host")
         self.refused(2, "the path of the unix socket is 200 bytes long", "--unix", "x" * 200)
         self.refused(1, "cannot listen on /nowhere/s: no such file", "--unix", "/nowhere/s")
