@@ -28,8 +28,10 @@ enum {
 };
 #define COLD_BYTES ((size_t)300 << 20)
 
-/* What the rows are: like a model's, normal with deviation 3, or probabilities of the first. */
-typedef enum fill { LIKE_A_MODEL, NORMAL, PROBS } fill;
+/* What the rows are: like a model's, normal with deviation 3, probabilities of the first, or a
+ * model's own, which the file named by ALEA_BENCH_ROWS holds: their number and the vocabulary,
+ * int32, then float32 logits. */
+typedef enum fill { LIKE_A_MODEL, NORMAL, PROBS, REAL } fill;
 
 typedef struct cuda_case {
     const char *name;
@@ -44,7 +46,13 @@ typedef struct cuda_case {
 #define F32 ALEA_FLOAT32
 #define BF16 ALEA_BFLOAT16
 
+/* Real rows have the vocabulary of their file. */
 static const cuda_case cases[] = {
+    {"logprobs", ALEA_OP_LOGPROBS, F32, 64, 0, TOP, 0, REAL, false},
+    {"logprobs", ALEA_OP_LOGPROBS, BF16, 64, 0, TOP, 0, REAL, false},
+    {"sample_logits, report", ALEA_OP_SAMPLE_LOGITS, F32, 64, 0, BEST, 0.95f, REAL, true},
+    {"sample_logits", ALEA_OP_SAMPLE_LOGITS, F32, 64, 0, 0, 0.9f, REAL, false},
+    {"topp_mask", ALEA_OP_TOPP_MASK, BF16, 64, 0, 0, 0.9f, REAL, false},
     {"logprobs", ALEA_OP_LOGPROBS, F32, 1, 128256, TOP, 0, LIKE_A_MODEL, false},
     {"logprobs", ALEA_OP_LOGPROBS, F32, 8, 151936, TOP, 0, LIKE_A_MODEL, false},
     {"logprobs", ALEA_OP_LOGPROBS, F32, 64, 128256, TOP, 0, LIKE_A_MODEL, false},
@@ -94,12 +102,19 @@ static const cuda_case cases[] = {
     {"topk_select", ALEA_OP_TOPK_SELECT, F32, 32768, 65536, 2048, 0, NORMAL, false},
 };
 enum { CASES = sizeof cases / sizeof cases[0] };
-enum { COMPLETION_AFTER = 2 }; /* the case whose data the completion contract is measured on */
+enum { COMPLETION_AFTER = 7 }; /* the case whose data the completion contract is measured on */
+
+/* Rows of which the rows of a batch are made. */
+typedef struct sample_rows {
+    float *x; /* [n][vocab] */
+    int32_t n, vocab;
+} sample_rows;
 
 /* One case at work. */
 typedef struct bench {
     const alea_cuda_api *api;
     const cuda_case *c;
+    sample_rows rows;
     void *stream;
     char *data, *out, *params; /* [copies] inputs, [copies] masks or results, per-row parameters */
     size_t in_bytes, out_bytes, copy_bytes, read_bytes;
@@ -135,7 +150,7 @@ static float normal(uint64_t *state) {
 }
 
 /* One row; the rows of a batch are this one, turned by an odd distance each. */
-static void fill_template(float *x, int32_t n, fill data) {
+static void fill_sample(float *x, int32_t n, fill data) {
     uint64_t seed = 7;
     for (int32_t i = 0; i < n; i++)
         x[i] = data == NORMAL ? 3.0f * normal(&seed)
@@ -178,24 +193,28 @@ static int64_t rows_of_data(const cuda_case *c) {
 }
 
 /* The first copy from the host, row by row; the others from it. */
-static bool fill_data(bench *b, const float *row) {
+static bool fill_data(bench *b) {
     const cuda_case *c = b->c;
     const size_t each = element_bytes(c->dtype), row_bytes = (size_t)c->vocab * each;
     char *twice = malloc(2 * row_bytes);
     if (!twice) return false;
-    for (int32_t i = 0; i < 2 * c->vocab; i++) {
-        const float x = row[i % c->vocab];
-        if (each == 4) {
-            memcpy(twice + (size_t)i * 4, &x, 4);
-        } else {
-            const uint16_t half = alea__bf16_narrow(x);
-            memcpy(twice + (size_t)i * 2, &half, 2);
+    for (int32_t sample = 0; sample < b->rows.n; sample++) {
+        const float *row = b->rows.x + (size_t)sample * (size_t)c->vocab;
+        for (int32_t i = 0; i < 2 * c->vocab; i++) {
+            const float x = row[i % c->vocab];
+            if (each == 4) {
+                memcpy(twice + (size_t)i * 4, &x, 4);
+            } else {
+                const uint16_t half = alea__bf16_narrow(x);
+                memcpy(twice + (size_t)i * 2, &half, 2);
+            }
         }
+        for (int64_t r = sample; r < rows_of_data(c); r += b->rows.n)
+            ok(b, b->api->lab.copy_in(b->data + (size_t)r * row_bytes,
+                                      twice + (size_t)turn_of(r, c->vocab) * each, row_bytes,
+                                      b->stream));
+        ok(b, b->api->lab.stream_wait(b->stream));
     }
-    for (int64_t r = 0; r < rows_of_data(c); r++)
-        ok(b,
-           b->api->lab.copy_in(b->data + (size_t)r * row_bytes,
-                               twice + (size_t)turn_of(r, c->vocab) * each, row_bytes, b->stream));
     for (int32_t i = 1; i < b->copies; i++)
         ok(b, b->api->lab.copy_all(b->data + (size_t)i * b->copy_bytes, b->data, b->copy_bytes,
                                    b->stream));
@@ -226,7 +245,7 @@ static params params_at(char *at, const cuda_case *c) {
     return p;
 }
 
-static bool fill_params(bench *b, const float *row) {
+static bool fill_params(bench *b) {
     const cuda_case *c = b->c;
     const size_t bytes = params_at(NULL, c).bytes;
     char *host = calloc(1, bytes);
@@ -235,8 +254,10 @@ static bool fill_params(bench *b, const float *row) {
         return false;
     }
     const params p = params_at(host, c);
-    const int32_t token = likely_token(row, c->vocab);
+    int32_t token = 0;
     for (int32_t r = 0; r < c->rows; r++) {
+        if (r < b->rows.n || b->rows.n > 1)
+            token = likely_token(b->rows.x + (size_t)(r % b->rows.n) * (size_t)c->vocab, c->vocab);
         p.seed[r] = 1000 + r;
         p.k[r] = c->k;
         p.p[r] = c->p > 0 ? c->p : 1;
@@ -474,16 +495,10 @@ static bool bench_begin(bench *b) {
                                      : is_mask(c->kind)               ? 0
                                                                       : c->k};
     if (op_create(c->kind, &config, &b->op, &b->error) < 0) return false;
-    float *row = malloc((size_t)c->vocab * sizeof *row);
-    if (!row) return false;
-    fill_template(row, c->vocab, c->data);
-    const bool good =
-        ok(b, b->api->lab.stream_create(&b->stream)) &&
-        ok(b, b->api->lab.allocate(b->copy_bytes * (size_t)b->copies, (void **)&b->data)) &&
-        ok(b, b->api->lab.allocate(b->out_bytes * (size_t)b->copies, (void **)&b->out)) &&
-        fill_params(b, row) && fill_data(b, row);
-    free(row);
-    return good;
+    return ok(b, b->api->lab.stream_create(&b->stream)) &&
+           ok(b, b->api->lab.allocate(b->copy_bytes * (size_t)b->copies, (void **)&b->data)) &&
+           ok(b, b->api->lab.allocate(b->out_bytes * (size_t)b->copies, (void **)&b->out)) &&
+           fill_params(b) && fill_data(b);
 }
 
 /* ---- timing ------------------------------------------------------------------------------ */
@@ -540,7 +555,7 @@ static bool measure(bench *b, result *r) {
 /* ---- printing ---------------------------------------------------------------------------- */
 
 static void case_name(const cuda_case *c, char *name, size_t capacity) {
-    static const char *const fills[] = {"", " flat", ""};
+    static const char *const fills[] = {"", " flat", "", " real"};
     char filter[48] = "";
     if (c->kind == ALEA_OP_LOGPROBS || c->kind == ALEA_OP_TOPK_SELECT || c->k)
         snprintf(filter, sizeof filter, " k=%d", c->k);
@@ -662,7 +677,7 @@ static bool bench_completion(bench *b, double us[4]) {
     if (alea__device_create(b->api, &config, &device, &b->error) < 0) return false;
     float *row = malloc(COMPLETION_VOCAB * sizeof *row);
     bool good = row != NULL;
-    if (good) fill_template(row, COMPLETION_VOCAB, LIKE_A_MODEL);
+    if (good) fill_sample(row, COMPLETION_VOCAB, LIKE_A_MODEL);
     good = good && emit(b, device, &layout, likely_token(row, COMPLETION_VOCAB));
     free(row);
     void *bare = decode_graph(b, NULL, false), *reduced = decode_graph(b, device, false);
@@ -675,6 +690,35 @@ static bool bench_completion(bench *b, double us[4]) {
     if (reduced) b->api->lab.graph_destroy(reduced);
     if (reported) b->api->lab.graph_destroy(reported);
     alea__device_destroy(device);
+    return good;
+}
+
+/* The rows of a case; false: none are there, and why is said where that is a fault. */
+static bool samples_open(const cuda_case *c, sample_rows *rows) {
+    *rows = (sample_rows){NULL, 1, c->vocab};
+    const char *path = getenv("ALEA_BENCH_ROWS");
+    FILE *file = NULL;
+    if (c->data == REAL) {
+        int32_t sizes[2];
+        if (!path) return false;
+        file = fopen(path, "rb");
+        if (!file || fread(sizes, sizeof sizes, 1, file) != 1 || sizes[0] < 1 || sizes[0] > 4096 ||
+            sizes[1] < 1 || sizes[1] > ALEA_OP_VOCAB_MAX) {
+            alea__complain("bench: %s holds no rows", path);
+            if (file) fclose(file);
+            return false;
+        }
+        rows->n = sizes[0];
+        rows->vocab = sizes[1];
+    }
+    const size_t count = (size_t)rows->n * (size_t)rows->vocab;
+    rows->x = malloc(count * sizeof *rows->x);
+    bool good = rows->x != NULL;
+    if (good && file) good = fread(rows->x, sizeof *rows->x, count, file) == count;
+    if (good && !file) fill_sample(rows->x, rows->vocab, c->data);
+    if (file) fclose(file);
+    if (!good) alea__complain("bench: %s", file ? path : "out of memory");
+    if (!good) free(rows->x);
     return good;
 }
 
@@ -703,7 +747,11 @@ alea_exit alea__bench_cuda(const alea_settings *settings, FILE *out) {
         fprintf(out, "%-52s %9s %9s %9s %7s\n", "operator", "cold us", "hot us", "floor us",
                 "x floor");
     for (int32_t i = 0; i < CASES; i++) {
-        bench b = {.api = api, .c = &cases[i]};
+        bench b = {.api = api};
+        if (!samples_open(&cases[i], &b.rows)) continue;
+        cuda_case own = cases[i];
+        own.vocab = b.rows.vocab;
+        b.c = &own;
         result r = {{0}};
         char name[96];
         case_name(b.c, name, sizeof name);
@@ -718,6 +766,7 @@ alea_exit alea__bench_cuda(const alea_settings *settings, FILE *out) {
                    print_completion(completion, settings->json, out);
         fflush(out);
         bench_end(&b);
+        free(b.rows.x);
         if (good) continue;
         alea__complain("bench: %s: %s", name,
                        b.error.message[0] ? b.error.message

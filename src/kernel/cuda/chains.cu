@@ -42,7 +42,7 @@ __device__ __noinline__ double exact_quotient(double a, double b) {
 
 /* What a segment's weights have in common. */
 struct segment_weights {
-    float magic, floor;
+    float offset, magic, floor;
     int32_t depth;
     double unit; /* the probability of weight 1 */
 };
@@ -64,6 +64,7 @@ template <class T> struct distribution {
     __device__ __forceinline__ bool open_segment(int s, segment_weights *w) const {
         int32_t exponent;
         if (!segment_exponent(rule, row.segment_max(s), &exponent)) return false;
+        w->offset = rule.shifted ? rule.max : 0.0f;
         w->magic = ALEA_EXP2_MAGIC - (float)exponent;
         w->floor = alea__weight_floor(rule.scale, exponent);
         w->depth = rule.exponent - exponent;
@@ -74,8 +75,7 @@ template <class T> struct distribution {
     /* alea__weight_prob. The product is within three units of the last place of the quotient, which
      * matters only beside a midpoint of two float32 values. No quotient is a denormal. */
     __device__ __forceinline__ float prob(float x, const segment_weights &w) const {
-        const uint32_t weight =
-            weigh_above(rule.shifted ? x - rule.max : x, rule.scale, w.magic, w.floor);
+        const uint32_t weight = weigh_above(x - w.offset, rule.scale, w.magic, w.floor);
         double q = __dmul_rn((double)weight, w.unit);
         const uint32_t beside = ((uint32_t)__double2loint(q) - 0x0ffffff8u) & 0x1fffffffu;
         if (beside <= 16) q = exact_quotient(alea__weight_share(weight, w.depth), mass);

@@ -2,10 +2,14 @@
  * measured against: plain kernels that only read, only copy, or do nothing. */
 #include "kernel/cuda/launch.cuh"
 
-static int allocate(size_t bytes, void **device) {
-    const cudaError_t error = cudaMalloc(device, bytes ? bytes : 1);
+/* A failure that is told here is no failure of the launch that comes next. */
+static int told(cudaError_t error) {
     if (error != cudaSuccess) (void)cudaGetLastError();
     return (int)error;
+}
+
+static int allocate(size_t bytes, void **device) {
+    return told(cudaMalloc(device, bytes ? bytes : 1));
 }
 static int release(void *device) {
     return (int)cudaFree(device);
@@ -52,8 +56,8 @@ static int stream_destroy(void *stream) {
     return (int)cudaStreamDestroy((cudaStream_t)stream);
 }
 static int stream_wait(void *stream) {
-    if (!stream) return (int)cudaDeviceSynchronize();
-    return (int)cudaStreamSynchronize((cudaStream_t)stream);
+    if (!stream) return told(cudaDeviceSynchronize());
+    return told(cudaStreamSynchronize((cudaStream_t)stream));
 }
 static int capture_begin(void *stream) {
     return (int)cudaStreamBeginCapture((cudaStream_t)stream, cudaStreamCaptureModeThreadLocal);
@@ -61,10 +65,10 @@ static int capture_begin(void *stream) {
 static int capture_end(void *stream, void **graph) {
     cudaGraph_t made;
     cudaError_t error = cudaStreamEndCapture((cudaStream_t)stream, &made);
-    if (error != cudaSuccess) return (int)error;
+    if (error != cudaSuccess) return told(error);
     error = cudaGraphInstantiate((cudaGraphExec_t *)graph, made, 0);
     cudaGraphDestroy(made);
-    return (int)error;
+    return told(error);
 }
 static int graph_launch(void *graph, void *stream) {
     return (int)cudaGraphLaunch((cudaGraphExec_t)graph, (cudaStream_t)stream);

@@ -25,10 +25,16 @@ __device__ __forceinline__ void weigh_held(const float (&x)[lane_entries], uint4
     if (most > 0.0f) {
         const int32_t exponent = alea__prob_exponent(most);
         const bool plain = exponent >= -80; /* else the scale is no float32 */
-        const float scale = ldexpf(1.0f, 40 - (plain ? exponent : 0));
+        if (plain) {
+            const float scale = ldexpf(1.0f, 40 - exponent);
 #pragma unroll
-        for (int i = 0; i < lane_entries; i++)
-            sum += plain ? __float2ull_rz(x[i] * scale) : alea__prob_weight(x[i], exponent);
+            for (int i = 0; i < lane_entries; i++)
+                sum += __float2ull_rz(x[i] * scale);
+        } else {
+#pragma unroll
+            for (int i = 0; i < lane_entries; i++)
+                sum += alea__prob_weight(x[i], exponent);
+        }
     }
     sum = warp_sum(sum);
     if ((threadIdx.x & 31) == 0) {

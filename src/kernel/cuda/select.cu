@@ -35,6 +35,8 @@ struct held_entries {
     uint32_t key[held_max];
     int32_t at[held_max];
 };
+static_assert(sizeof(held_entries) + sizeof(select_scratch) + 1024 <= 99 * 1024,
+              "what a block of compute capability 8.6, 8.9 or 12.0 can have");
 
 /* One window and where its positions go. */
 struct select_window {
