@@ -113,8 +113,8 @@ static void top_find(const reporter *r, float group, int32_t k, alea_alternative
     int32_t n_top = 0;
     if (cut_find(r, group, logprob, false, &above)) n_top = top_above(r, above, k, top);
     if (n_top == k) return;
-    (void)cut_find(r, group, logprob, true,
-                   &from); /* the group's own logit is there, so it succeeds */
+    /* The group's own logit is there, so it succeeds. */
+    (void)cut_find(r, group, logprob, true, &from);
     top_fill(r, from, above, logprob, n_top, k, top);
 }
 
