@@ -58,15 +58,12 @@ static int32_t rank_of(const reporter *r, float logit, float logprob) {
     return cut_find(r, logit, logprob, false, &cut) ? 1 + alea__row_count_ge(r->scan, cut) : 1;
 }
 
-static bool is_better(alea_alternative a, alea_alternative b) {
-    return a.logprob > b.logprob || (a.logprob == b.logprob && a.token < b.token);
-}
-
-/* Insert into the n best of at most k, in order; returns how many there are now. */
+/* Insert into the n best of at most k, in order; returns how many there are now. Entries come by
+ * rising id, so an equal one stays behind. */
 static int32_t top_insert(alea_alternative *top, int32_t n, int32_t k, alea_alternative entry) {
-    if (n == k && !is_better(entry, top[k - 1])) return n;
+    if (n == k && !(entry.logprob > top[k - 1].logprob)) return n;
     int32_t i = n < k ? n++ : k - 1;
-    for (; i > 0 && is_better(entry, top[i - 1]); i--)
+    for (; i > 0 && entry.logprob > top[i - 1].logprob; i--)
         top[i] = top[i - 1];
     top[i] = entry;
     return n;

@@ -71,6 +71,13 @@ static void scan_shared(scan_job *job, row_tops *tops) {
         tops_add(tops, job->k, parts[i].most, parts[i].groups, job->k);
 }
 
+/* One segment may have fewer lanes than k; the least of their maxima will do where k reach it. */
+static float scan_group(const alea_row_scan *scan, const row_tops *tops, int32_t k) {
+    if (k <= ALEA_LANES || scan->n_segments > 1) return tops->groups[k - 1];
+    const float least = tops->groups[ALEA_LANES - 1];
+    return scan->kernels->count_ge(scan->logits, scan->vocab, least) >= k ? least : -INFINITY;
+}
+
 void alea__row_scan_masses(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
                            int32_t vocab, int32_t k, float *group, float scale, alea_row_scan *scan,
                            uint64_t *masses) {
@@ -89,7 +96,7 @@ void alea__row_scan_masses(const alea_kernel_table *kernels, alea_pool *pool, co
             part_scan(&job, i, &tops);
     }
     scan->max = tops.most;
-    if (k) *group = tops.groups[k - 1];
+    if (k) *group = scan_group(scan, &tops, k);
 }
 
 void alea__row_scan(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,

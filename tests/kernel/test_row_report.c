@@ -197,6 +197,24 @@ static void test_as_many_candidates_as_there_can_be(void **state) {
     check_row(x, 2 * ALEA_SEGMENT, "full lanes", TIGHT);
 }
 
+/* One segment has fewer lanes than there are places: the least of their maxima says where to look
+ * if enough elements reach it. Here 16 do, and up to six more. */
+static void test_fewer_lanes_than_alternatives(void **state) {
+    (void)state;
+    static const int32_t sizes[] = {32, 397, ALEA_SEGMENT};
+    float x[ALEA_SEGMENT];
+    for (size_t which = 0; which < sizeof sizes / sizeof *sizes; which++) {
+        for (int32_t more = 0; more < 7; more++) {
+            const int32_t n = sizes[which];
+            for (int32_t i = 0; i < n; i++) {
+                const bool high = i < ALEA_LANES || n - i <= more;
+                x[i] = high ? 5.0f + 0.1f * (float)(i % 7) : -1e-2f * (float)i;
+            }
+            check_row(x, n, "few lanes", TIGHT);
+        }
+    }
+}
+
 /* One peak whose weight is as small as a segment's largest can be, and 1023 tokens just below or
  * just above half a unit, so that all of them are lost or doubled. */
 static void test_the_worst_tails_stay_in_the_loose_bound(void **state) {
@@ -370,6 +388,7 @@ int main(void) {
         cmocka_unit_test(test_a_row_of_262144),
         cmocka_unit_test(test_the_largest_row_fits_its_mass),
         cmocka_unit_test(test_as_many_candidates_as_there_can_be),
+        cmocka_unit_test(test_fewer_lanes_than_alternatives),
         cmocka_unit_test(test_the_worst_tails_stay_in_the_loose_bound),
         cmocka_unit_test(test_entropy_follows_the_oracle),
         cmocka_unit_test(test_named_tokens_get_the_bits_of_a_report),
