@@ -31,6 +31,13 @@ static alea_status check_options(const alea_core_info *info, alea_engine_options
     return ALEA_OK;
 }
 
+/* Where nothing is said, two rounds besides: one is read while the next is computed, so that a
+ * reader who keeps up never makes a round smaller. */
+static int32_t queue_scores(const alea_engine *engine, const alea_engine_options *asked) {
+    const int32_t queue = engine->options.queue_tokens, rounds = 2 * engine->scored_rows;
+    return asked->queue_tokens == 0 && rounds > queue ? rounds : queue;
+}
+
 /* What the core offers, less what the options leave out. */
 static alea_status check_capability(alea_engine *engine, alea_error *error) {
     const alea_engine_options *options = &engine->options;
@@ -208,6 +215,7 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
     alea_core_describe(core, &engine->info);
     alea_status status = check_options(&engine->info, &engine->options, error);
     if (status >= 0) status = check_capability(engine, error);
+    engine->queue_scores = queue_scores(engine, options);
     if (status >= 0) {
         status = alea__pool_create(engine->options.threads, &engine->pool);
         if (status < 0) alea_error_set(error, status, "no memory for the engine's threads");

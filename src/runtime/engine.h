@@ -32,7 +32,8 @@ typedef struct alea_engine_options {
     int32_t slots;          /* sequences in use; all that the core has */
     int32_t round_tokens;   /* most tokens of one round; what the core takes */
     int32_t queue_requests; /* waiting requests before submission is refused; 1024 */
-    int32_t queue_tokens;   /* unread tokens of a choice before it pauses; 256 */
+    int32_t queue_tokens;   /* unread tokens of a choice before it pauses, and positions of a scored
+                               prompt; 256, and of those two rounds if that is more */
     int32_t threads;        /* for the rows; the affinity mask */
     bool no_prefix_cache;
     bool no_overlap;      /* compute and present in turn, on one thread */

@@ -218,6 +218,7 @@ struct alea_engine {
     uint64_t n_output_tokens; /* committed */
     uint64_t n_scored_positions, n_preempted;
     int32_t scored_rows;  /* most rows of a scored round; 0: no scoring */
+    int32_t queue_scores; /* unread positions of a scored prompt before it pauses */
     bool last_was_scored; /* scored and other rounds take turns where there are both */
 
     pthread_mutex_t mutex; /* inbox, counters, stopping */

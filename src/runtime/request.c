@@ -133,12 +133,12 @@ static void carve_run(carver *c, const alea_engine *engine, alea_request *reques
         .entries = entries, .alternatives = alternatives, .capacity = capacity, .width = width};
 }
 
-/* Scores of the prompt that a reader may leave unread; it does not grow with the prompt. */
+/* Scores of the prompt that a reader may leave unread; few, however long the prompt is. */
 static void carve_scores(carver *c, const alea_engine *engine, alea_request *request,
                          int32_t n_prompt) {
     const alea_request_params *p = &request->params;
     if (p->prompt_top < 0) return;
-    const int32_t most = engine->options.queue_tokens;
+    const int32_t most = engine->queue_scores;
     alea_score_ring ring = {.capacity = n_prompt < most ? n_prompt : most, .width = p->prompt_top};
     ring.entries = carve(c, (size_t)ring.capacity, sizeof *ring.entries);
     ring.alternatives =

@@ -11,7 +11,6 @@
 #include "server/server_parts.h"
 #include "server/systemd.h"
 
-#define QUEUE_TOKENS 256     /* unread tokens of a choice, before it pauses */
 #define QUEUE_REQUESTS 65536 /* of the engine: this layer refuses earlier */
 #define REQUEST_BYTES ((size_t)1 << 30)
 #define LAST_WORDS_MS 2000 /* for clients to read that the drain is over */
@@ -137,7 +136,6 @@ alea_status alea__server_run(const alea_server_options *options, alea_error *err
     alea_server *server = calloc(1, sizeof *server);
     if (!server) return alea_error_set(error, ALEA_ENOMEM, "out of memory for the server");
     server->options = *options;
-    if (!server->options.engine.queue_tokens) server->options.engine.queue_tokens = QUEUE_TOKENS;
     if (!server->options.engine.queue_requests)
         server->options.engine.queue_requests = QUEUE_REQUESTS;
     if (!server->options.request_bytes) server->options.request_bytes = REQUEST_BYTES;
