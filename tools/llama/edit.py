@@ -10,7 +10,7 @@ must be read again, never patched by luck.
 """
 import pathlib
 
-VERSION = 3  # ggml_cpu_alea_version(); raise it whenever an edit changes
+VERSION = 4  # ggml_cpu_alea_version(); raise it whenever an edit changes
 
 CPU = "ggml/src/ggml-cpu/"
 
@@ -37,6 +37,61 @@ void ggml_cpu_alea_set_invariant(bool on) {
 bool ggml_cpu_alea_invariant(void) {
     return ggml_cpu_alea_invariant_on;
 }
+"""
+
+# A tile of keys, float16 at `stride` bytes from one to the next, turned to `packed`[depth][TILE]:
+# exact conversions, eight keys by eight values at a time.
+PACK_KEYS = """
+// Asks for `count` rows of `bytes` at `stride`: a stride that no hardware prefetcher follows.
+static void ggml_alea_prefetch_rows(const char * rows, size_t stride, int count, size_t bytes) {
+    for (int i = 0; i < count; i++) {
+        for (size_t at = 0; at < bytes; at += CACHE_LINE_SIZE) {
+            __builtin_prefetch(rows + i*stride + at);
+        }
+    }
+}
+
+template <int TILE>
+static void ggml_alea_pack_keys_f16(float * packed, const char * keys, size_t stride, int count, int64_t depth) {
+    int tk = 0;
+#if defined(__AVX2__) && defined(__F16C__)
+    for (; tk + 8 <= count; tk += 8) {
+        for (int64_t dk = 0; dk + 8 <= depth; dk += 8) {
+            __m256 row[8];
+            for (int i = 0; i < 8; i++) {
+                const char * key = keys + (tk + i)*stride + dk*sizeof(ggml_fp16_t);
+                row[i] = _mm256_cvtph_ps(_mm_loadu_si128((const __m128i *) key));
+            }
+            __m256 pair[8];
+            for (int i = 0; i < 8; i += 2) {
+                pair[i + 0] = _mm256_unpacklo_ps(row[i], row[i + 1]);
+                pair[i + 1] = _mm256_unpackhi_ps(row[i], row[i + 1]);
+            }
+            for (int i = 0; i < 8; i += 4) {
+                row[i + 0] = _mm256_shuffle_ps(pair[i + 0], pair[i + 2], 0x44);
+                row[i + 1] = _mm256_shuffle_ps(pair[i + 0], pair[i + 2], 0xee);
+                row[i + 2] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0x44);
+                row[i + 3] = _mm256_shuffle_ps(pair[i + 1], pair[i + 3], 0xee);
+            }
+            for (int i = 0; i < 4; i++) {
+                float * out = packed + (dk + i)*TILE + tk;
+                _mm256_storeu_ps(out,          _mm256_permute2f128_ps(row[i], row[i + 4], 0x20));
+                _mm256_storeu_ps(out + 4*TILE, _mm256_permute2f128_ps(row[i], row[i + 4], 0x31));
+            }
+        }
+    }
+    const int64_t done = depth/8*8;
+#else
+    const int64_t done = 0;
+#endif
+    for (int t = 0; t < count; t++) {
+        const ggml_fp16_t * key = (const ggml_fp16_t *) (keys + t*stride);
+        for (int64_t dk = t < tk ? done : 0; dk < depth; dk++) {
+            packed[dk*TILE + t] = GGML_CPU_FP16_TO_FP32(key[dk]);
+        }
+    }
+}
+
 """
 
 # (file, text expected, how often, what replaces it)
@@ -77,6 +132,110 @@ EDITS = [
      "ggml_vec_tanh_f32(tile_rows * KV_TILE_SZ, "),
     (CPU + "ops.cpp", "for (int tq = 0; tq < Q_TILE_SZ; tq++) {", 3,
      "for (int tq = 0; tq < tile_rows; tq++) {"),
+    # Fewer rows than a tile: it takes those of all heads that share keys and values, so that these
+    # are converted once for all of them; and a thread takes its heads in one go.
+    (CPU + "ops.cpp",
+     """        // - limited by head boundary (neq1 - iq1) to avoid crossing into next head
+        const int tile_rows = MIN(Q_TILE_SZ, MIN((int)(ir1 - ir), (int)(neq1 - iq1)));
+""", 1,
+     """        // - limited by the boundary of the heads that share keys and values
+        const int64_t shared_heads = neq1 < Q_TILE_SZ && rk2 == rv2 ? rk2 - iq2 % rk2 : 1;
+        const int tile_rows = MIN(Q_TILE_SZ, MIN((int)(ir1 - ir), (int)(shared_heads*neq1 - iq1)));
+        const auto head_of = [&](int tq) { return iq2 + (int)((iq1 + tq) / neq1); };
+        const auto token_of = [&](int tq) { return (int)((iq1 + tq) % neq1); };
+"""),
+    (CPU + "ops.cpp",
+     """        const uint32_t h = iq2; // head index
+        const float slope = (max_bias > 0.0f) ? h < n_head_log2 ? powf(m0, h + 1) : powf(m1, 2*(h - n_head_log2) + 1) : 1.0f;
+
+        float S[Q_TILE_SZ];
+""", 1,
+     """        float slopes[Q_TILE_SZ];
+        for (int tq = 0; tq < tile_rows; tq++) {
+            const uint32_t h = head_of(tq);
+            slopes[tq] = (max_bias > 0.0f) ? h < n_head_log2 ? powf(m0, h + 1) : powf(m1, 2*(h - n_head_log2) + 1) : 1.0f;
+        }
+
+        float S[Q_TILE_SZ];
+"""),
+    (CPU + "ops.cpp", "((iq1 + tq)*nbq1 + iq2*nbq2 + iq3*nbq3));\n                memcpy(Q_f32", 1,
+     "(token_of(tq)*nbq1 + head_of(tq)*nbq2 + iq3*nbq3));\n                memcpy(Q_f32"),
+    (CPU + "ops.cpp",
+     "(iq1 + tq)*mask->nb[1] + (iq2%mask->ne[2])*mask->nb[2] + (iq3%mask->ne[3])*mask->nb[3]);", 1,
+     "token_of(tq)*mask->nb[1] + (head_of(tq)%mask->ne[2])*mask->nb[2] + (iq3%mask->ne[3])*mask->nb[3]);"),
+    (CPU + "ops.cpp",
+     """            const float s = ((float *)((char *) sinks->data))[h];
+
+            for (int tq = 0; tq < tile_rows; tq++) {
+""", 1,
+     """            for (int tq = 0; tq < tile_rows; tq++) {
+                const float s = ((float *)((char *) sinks->data))[head_of(tq)];
+"""),
+    (CPU + "ops.cpp",
+     """            const int i1 = iq1 + tq;
+            const int i2 = iq2;
+""", 1,
+     """            const int i1 = token_of(tq);
+            const int i2 = head_of(tq);
+"""),
+    (CPU + "ops.cpp", "        int nth_scaled = nth * 4;\n        int64_t chunk_size", 1,
+     "        int nth_scaled = ggml_cpu_alea_invariant() && neq1 < (int64_t) ggml_fa_tile_config::Q ? nth : nth * 4;\n        int64_t chunk_size"),
+
+    # The tile's operands are converted by vectors and cleared only where a sum could read them: the
+    # same bits, but one row no longer waits for 4096 scattered stores.
+    (CPU + "ops.cpp", "static void ggml_compute_forward_flash_attn_ext_tiled(\n", 1,
+     PACK_KEYS.lstrip() + "static void ggml_compute_forward_flash_attn_ext_tiled(\n"),
+    (CPU + "ops.cpp",
+     """            for (int tk = 0; tk < kv_tile; tk++) {
+                const char * k_data = (const char *)k->data + (ic + tk)*nbk1 + ik2*nbk2 + ik3*nbk3;
+                if (kv_type == GGML_TYPE_F16) {
+                    const ggml_fp16_t * k_f16 = (const ggml_fp16_t *)k_data;
+                    for (int64_t dk = 0; dk < DK; dk++) {
+                        K_f32[dk * KV_TILE_SZ + tk] = GGML_CPU_FP16_TO_FP32(k_f16[dk]);
+                    }
+                } else {
+""", 1,
+     """            if (kv_type == GGML_TYPE_F16) {
+                const char * k_tile = (const char *)k->data + ic*nbk1 + ik2*nbk2 + ik3*nbk3;
+                const char * v_tile = (const char *)v->data + ic*nbv1 + iv2*nbv2 + iv3*nbv3;
+                ggml_alea_prefetch_rows(v_tile, nbv1, kv_tile, DV*sizeof(ggml_fp16_t));
+                ggml_alea_pack_keys_f16<KV_TILE_SZ>(K_f32, k_tile, nbk1, kv_tile, DK);
+                const int next = (int)std::min((int64_t)KV_TILE_SZ, nek1 - ic - kv_tile);
+                ggml_alea_prefetch_rows(k_tile + kv_tile*nbk1, nbk1, next, DK*sizeof(ggml_fp16_t));
+            } else {
+                for (int tk = 0; tk < kv_tile; tk++) {
+                    const char * k_data = (const char *)k->data + (ic + tk)*nbk1 + ik2*nbk2 + ik3*nbk3;
+"""),
+    (CPU + "ops.cpp",
+     """        memset(K_f32, 0, DK * KV_TILE_SZ * sizeof(float));
+        memset(V32,   0, KV_TILE_SZ * DV * sizeof(float));
+""", 1,
+     """        if (kv_type == GGML_TYPE_F16) {
+            const int first = (int)std::min((int64_t)KV_TILE_SZ, nek1);
+            ggml_alea_prefetch_rows((const char *)k->data + ik2*nbk2 + ik3*nbk3, nbk1, first, DK*sizeof(ggml_fp16_t));
+        }
+        if (nek1 % KV_TILE_SZ != 0) {
+            memset(K_f32, 0, DK * KV_TILE_SZ * sizeof(float));
+            memset(V32,   0, KV_TILE_SZ * DV * sizeof(float));
+        }
+"""),
+    (CPU + "ops.cpp",
+     """                    for (int tk = 0; tk < kv_tile; tk++) {
+                        mask32[tq * KV_TILE_SZ + tk] = slope * GGML_CPU_FP16_TO_FP32(mp_row[ic + tk]);
+                        if (mask32[tq * KV_TILE_SZ + tk] != -INFINITY) {
+                            can_skip = false;
+                        }
+                    }
+""", 1,
+     """                    float * mask_row = mask32 + tq * KV_TILE_SZ;
+                    ggml_cpu_fp16_to_fp32(mp_row + ic, mask_row, kv_tile);
+                    int open = 0;
+                    for (int tk = 0; tk < kv_tile; tk++) {
+                        mask_row[tk] *= slopes[tq];
+                        open |= mask_row[tk] != -INFINITY;
+                    }
+                    can_skip = can_skip && !open;
+"""),
 
     # F32, F16 and BF16 weights: llamafile's kernel for one row too; ggml's one-row product sums in
     # another order. The quantized kernels of that file agree with ggml's bit for bit.
