@@ -108,10 +108,10 @@ static const float *attend(const shape *s, const inputs *in, int32_t first, int3
     struct ggml_tensor *mask = in->mask;
     mask = ggml_view_4d(c, mask, mask->ne[0], tokens, 1, mask->ne[3], mask->nb[1], mask->nb[2],
                         mask->nb[3], (size_t)first * mask->nb[1]);
-    struct ggml_tensor *out = ggml_flash_attn_ext(
-        c, ggml_permute(c, q, 0, 2, 1, 3), ggml_permute(c, in->k, 0, 2, 1, 3),
-        ggml_permute(c, in->v, 0, 2, 1, 3), s->masked ? ggml_cont(c, mask) : NULL, 0.125F, s->bias,
-        s->cap);
+    struct ggml_tensor *out =
+        ggml_flash_attn_ext(c, ggml_permute(c, q, 0, 2, 1, 3), ggml_permute(c, in->k, 0, 2, 1, 3),
+                            ggml_permute(c, in->v, 0, 2, 1, 3),
+                            s->masked ? ggml_cont(c, mask) : NULL, 0.125F, s->bias, s->cap);
     if (s->sinks) ggml_flash_attn_ext_add_sinks(out, in->sinks);
     struct ggml_cgraph *graph = ggml_new_graph(c);
     ggml_build_forward_expand(graph, out);
@@ -130,7 +130,8 @@ static double element(const struct ggml_tensor *t, int64_t i, int64_t j, int64_t
 static double slope_of(const shape *s, int32_t head) {
     if (!(s->bias > 0.0F)) return 1.0;
     int32_t below = 1;
-    while (below * 2 <= s->key_heads * s->shared) below *= 2;
+    while (below * 2 <= s->key_heads * s->shared)
+        below *= 2;
     double exponent = -(double)s->bias / below;
     if (head < below) return exp2(exponent * (head + 1));
     return exp2(exponent / 2.0 * (2 * (head - below) + 1));
@@ -149,8 +150,8 @@ static double score(const shape *s, const inputs *in, int32_t stream, int32_t to
 }
 
 /* One output row in double, compared with what was computed. */
-static void check_row(const shape *s, const inputs *in, int32_t stream, int32_t token,
-                      int32_t head, const float *row) {
+static void check_row(const shape *s, const inputs *in, int32_t stream, int32_t token, int32_t head,
+                      const float *row) {
     double *sums = calloc((size_t)s->depth, sizeof *sums), total = 0.0;
     assert_non_null(sums);
     if (s->sinks) total = exp(element(in->sinks, head, 0, 0, 0));
