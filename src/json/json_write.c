@@ -201,6 +201,38 @@ static void put_escape(alea_json_writer *w, uint8_t c) {
     }
 }
 
+/* Whether eight bytes are ASCII that needs no escape. A borrow reaches a byte only from one that
+ * fails itself. */
+static bool all_plain(uint64_t eight) {
+    const uint64_t each = UINT64_C(0x0101010101010101);
+    const uint64_t fails = eight | (eight - 0x20 * each) | ((eight ^ '"' * each) - each) |
+                           ((eight ^ '\\' * each) - each);
+    return !(fails & 0x80 * each);
+}
+
+/* Most strings are short, plain and fit: they are written as they are looked at. False, and
+ * nothing written: this one needs more care. */
+static bool put_plain(alea_json_writer *w, alea_bytes text) {
+    const size_t room = w->capacity - w->length;
+    if (w->status != ALEA_OK || room < 2 || text.length > room - 2) return false;
+    char *to = w->data + w->length;
+    size_t at = 0;
+    *to++ = '"';
+    for (uint64_t eight; text.length - at >= sizeof eight; at += sizeof eight) {
+        memcpy(&eight, text.data + at, sizeof eight);
+        if (!all_plain(eight)) return false;
+        memcpy(to + at, &eight, sizeof eight);
+    }
+    for (; at < text.length; at++) {
+        const uint8_t c = text.data[at];
+        if (c >= 0x80 || needs_escape(c)) return false;
+        to[at] = (char)c;
+    }
+    to[at] = '"';
+    w->length += text.length + 2;
+    return true;
+}
+
 /* U+0085, U+2028 and U+2029 end a line for some readers of streams, which would cut the document
  * there. The escape of such a character at the start of valid UTF-8, or NULL. */
 static const char *line_end_escape(const uint8_t *at) {
@@ -222,6 +254,11 @@ static size_t skip_plain(alea_bytes text, size_t at, const char **line_end) {
 }
 
 static void put_quoted(alea_json_writer *w, alea_bytes text) {
+    if (put_plain(w, text)) return;
+    if (!alea__utf8_valid(text)) {
+        fail(w, ALEA_EFORMAT);
+        return;
+    }
     put_char(w, '"');
     for (size_t at = 0; at < text.length;) {
         const char *line_end = NULL;
@@ -240,7 +277,6 @@ static void put_quoted(alea_json_writer *w, alea_bytes text) {
 }
 
 void alea__json_string(alea_json_writer *w, alea_bytes text) {
-    if (!alea__utf8_valid(text)) fail(w, ALEA_EFORMAT);
     if (!before_value(w)) return;
     put_quoted(w, text);
     after_value(w);
@@ -255,7 +291,6 @@ void alea__json_cstring(alea_json_writer *w, const char *text) {
 }
 
 void alea__json_key_bytes(alea_json_writer *w, alea_bytes name) {
-    if (!alea__utf8_valid(name)) fail(w, ALEA_EFORMAT);
     if (!inside(w, true) || w->after_key) fail(w, ALEA_EINVAL);
     if (w->status < 0) return;
     put_comma(w);

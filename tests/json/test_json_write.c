@@ -7,6 +7,7 @@
 #include <cmocka.h>
 
 #include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -288,6 +289,39 @@ static void test_a_line_of_json_has_no_other_line_ends(void **state) {
     alea__json_write_free(&w);
 }
 
+/* Strings are looked at eight bytes at a time. */
+static void test_every_ascii_byte_is_written_right_at_every_place(void **state) {
+    (void)state;
+    enum { MOST = 18 };
+    for (int byte = 0; byte < 0x80; byte++) {
+        char escape[8] = {(char)byte};
+        if (byte == '"' || byte == '\\') snprintf(escape, sizeof escape, "\\%c", byte);
+        if (byte < 0x20) snprintf(escape, sizeof escape, "\\u%04x", (unsigned)byte);
+        const char *found = byte ? strchr("b\bt\tn\nf\fr\r", byte) : NULL;
+        if (found && byte < 0x20) snprintf(escape, sizeof escape, "\\%c", found[-1]);
+        for (size_t n = 1; n <= MOST; n++) {
+            for (size_t at = 0; at < n; at++) {
+                uint8_t text[MOST];
+                char wanted[64];
+                memset(text, '~', n);
+                text[at] = (uint8_t)byte;
+                const int length = snprintf(wanted, sizeof wanted, "[\"%.*s%.*s%.*s\"]", (int)at,
+                                            "~~~~~~~~~~~~~~~~~~", 8, escape, (int)(n - 1 - at),
+                                            "~~~~~~~~~~~~~~~~~~");
+                alea_json_writer w;
+                alea__json_write_to_buffer(&w, 1024);
+                alea__json_begin_array(&w); /* so that there is a buffer */
+                alea__json_string(&w, (alea_bytes){text, n});
+                alea__json_end_array(&w);
+                assert_int_equal(alea__json_finish(&w), ALEA_OK);
+                assert_int_equal(w.length, length);
+                assert_memory_equal(w.data, wanted, w.length);
+                alea__json_write_free(&w);
+            }
+        }
+    }
+}
+
 int main(void) {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_writer_writes_exactly_this),
@@ -297,6 +331,7 @@ int main(void) {
         cmocka_unit_test(test_what_is_no_json_is_a_status),
         cmocka_unit_test(test_the_deepest_nesting_works),
         cmocka_unit_test(test_a_line_of_json_has_no_other_line_ends),
+        cmocka_unit_test(test_every_ascii_byte_is_written_right_at_every_place),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
