@@ -29,11 +29,14 @@ static void tops_add(row_tops *tops, int32_t k, float most, const float *lanes, 
     if (!(most <= tops->most)) tops->most = tops->most != tops->most ? tops->most : most;
     if (k == 0 || !(most > tops->groups[k - 1])) return;
     for (int32_t lane = 0; lane < n_lanes; lane++) {
-        int32_t i = k - 1;
-        if (!(lanes[lane] > tops->groups[i])) continue;
-        for (; i > 0 && tops->groups[i - 1] < lanes[lane]; i--)
-            tops->groups[i] = tops->groups[i - 1];
-        tops->groups[i] = lanes[lane];
+        const float x = lanes[lane];
+        if (!(x > tops->groups[k - 1])) continue;
+        float above = INFINITY;
+        for (int32_t i = 0; i < k; i++) {
+            const float here = tops->groups[i], moved = x < above ? x : above;
+            tops->groups[i] = here > moved ? here : moved;
+            above = here;
+        }
     }
 }
 
@@ -71,11 +74,15 @@ static void scan_shared(scan_job *job, row_tops *tops) {
         tops_add(tops, job->k, parts[i].most, parts[i].groups, job->k);
 }
 
-/* One segment may have fewer lanes than k; the least of their maxima will do where k reach it. */
+/* One segment has fewer lanes than the largest k: then a maximum that k elements reach, one of the
+ * last, since the first are reached by few. */
 static float scan_group(const alea_row_scan *scan, const row_tops *tops, int32_t k) {
     if (k <= ALEA_LANES || scan->n_segments > 1) return tops->groups[k - 1];
-    const float least = tops->groups[ALEA_LANES - 1];
-    return scan->kernels->count_ge(scan->logits, scan->vocab, least) >= k ? least : -INFINITY;
+    for (int32_t i = ALEA_LANES * 3 / 4; i < ALEA_LANES; i++) {
+        const float group = tops->groups[i];
+        if (scan->kernels->count_ge(scan->logits, scan->vocab, group) >= k) return group;
+    }
+    return -INFINITY;
 }
 
 void alea__row_scan_masses(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
