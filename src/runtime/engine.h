@@ -101,7 +101,9 @@ typedef struct alea_request_usage {
 
 /* Counters since the start; one consistent snapshot. */
 typedef struct alea_engine_stats {
-    uint64_t rounds, prompt_tokens, cached_tokens;
+    uint64_t rounds;
+    uint64_t prompt_tokens; /* computed: those that were found are cached_tokens */
+    uint64_t cached_tokens;
     uint64_t output_tokens; /* the sum of the choices' own: their readers see no other */
     uint64_t requests;
     uint64_t finished, cancelled, failed; /* choices, by how they ended */

@@ -98,6 +98,7 @@ static void put_histogram(const text *out, const alea_histogram *histogram, alea
 }
 
 static void put_engine(const text *out, const alea_engine_stats *engine) {
+    const double prompt_tokens = (double)(engine->prompt_tokens + engine->cached_tokens);
     put_one(out, "alea_requests_running", "vllm:num_requests_running", "gauge",
             "Choices that hold a slot", engine->running);
     put_one(out, "alea_requests_waiting", "vllm:num_requests_waiting", "gauge",
@@ -106,11 +107,11 @@ static void put_engine(const text *out, const alea_engine_stats *engine) {
     put_one(out, "alea_slots_used_ratio", "vllm:kv_cache_usage_perc", "gauge",
             "Share of the slots that are in use", (double)engine->running / engine->slots);
     put_one(out, "alea_prompt_tokens_total", "vllm:prompt_tokens_total", "counter",
-            "Prompt tokens, cached ones included", (double)engine->prompt_tokens);
+            "Prompt tokens, cached ones included", prompt_tokens);
     put_one(out, "alea_cached_prompt_tokens_total", "vllm:prefix_cache_hits_total", "counter",
             "Prompt tokens that were not computed again", (double)engine->cached_tokens);
     put_one(out, "alea_looked_up_prompt_tokens_total", "vllm:prefix_cache_queries_total", "counter",
-            "Prompt tokens that were looked up", (double)engine->prompt_tokens);
+            "Prompt tokens that were looked up", prompt_tokens);
     put_one(out, "alea_generated_tokens_total", "vllm:generation_tokens_total", "counter",
             "Generated tokens", (double)engine->output_tokens);
     put_one(out, "alea_preempted_choices_total", "vllm:num_preemptions_total", "counter",

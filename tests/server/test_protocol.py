@@ -310,6 +310,18 @@ class Starts(rig.Case):
             self.assertGreater(cached(**fields), 0)
         self.assertEqual(server.stop(), 0)
 
+    def test_prompt_tokens_are_counted_whether_found_or_computed(self):
+        """Dashboards divide the hits by the look-ups."""
+        server = self.start()
+        prompt = list(range(60))
+        for times in (1, 2, 3):
+            server.complete(prompt=prompt, max_tokens=1)
+            for name in ("alea_prompt_tokens_total", "alea_looked_up_prompt_tokens_total"):
+                self.assertEqual(server.metric(name), times * len(prompt))
+            self.assertEqual(server.metric("alea_cached_prompt_tokens_total"),
+                             (times - 1) * (len(prompt) - 1))
+        self.assertEqual(server.stop(), 0)
+
     def test_a_unix_socket_serves_and_is_removed(self):
         path = os.path.join(self.folder(), "alea.sock")
         server = self.start("--unix", path, port=False)
