@@ -473,3 +473,28 @@ alea_status alea__op_check_config(alea_op_kind kind, const alea_op_config *confi
     }
     return ALEA_OK;
 }
+
+char *alea__tensor_open(const DLTensor *tensor, int64_t *size, int64_t *step) {
+    memset(size, 0, ALEA_OP_RANK_MAX * sizeof *size);
+    memset(step, 0, ALEA_OP_RANK_MAX * sizeof *step);
+    bool empty = false;
+    for (int32_t d = 0; d < tensor->ndim; d++) {
+        size[d] = tensor->shape[d];
+        empty |= tensor->shape[d] == 0;
+    }
+    const int64_t element_bytes = tensor->dtype.bits / 8;
+    int64_t compact = 1;
+    for (int32_t d = tensor->ndim; !empty && d-- > 0;) {
+        if (tensor->shape[d] == 1) continue;
+        step[d] = element_bytes * (tensor->strides ? tensor->strides[d] : compact);
+        if (!tensor->strides) compact *= tensor->shape[d];
+    }
+    return tensor->data ? (char *)tensor->data + tensor->byte_offset : NULL;
+}
+
+void alea__call_sizes(alea_op_kind kind, const int64_t *size, int32_t rank, int64_t *rows,
+                      int32_t *vocab) {
+    const bool select = kind == ALEA_OP_TOPK_SELECT;
+    *rows = select ? size[0] * size[1] * size[3] : size[0];
+    *vocab = (int32_t)size[select ? 2 : rank - 1];
+}

@@ -70,6 +70,18 @@ alea_status alea__op_check(alea_op_kind kind, const alea_op_config *config,
 alea_status alea__op_check_config(alea_op_kind kind, const alea_op_config *config,
                                   alea_error *error) ALEA_MUST_USE;
 
+/*
+ * A checked tensor as memory: [ALEA_OP_RANK_MAX] sizes and steps in bytes, zero beyond its rank,
+ * and where it starts; NULL for one that is empty and has no data. Nothing is computed from strides
+ * that no entry is reached by: those of dimensions of one entry and of empty tensors may be any
+ * number.
+ */
+char *alea__tensor_open(const DLTensor *tensor, int64_t *size, int64_t *step);
+
+/* Rows and vocab of a call, by the sizes of the argument that has them. */
+void alea__call_sizes(alea_op_kind kind, const int64_t *size, int32_t rank, int64_t *rows,
+                      int32_t *vocab);
+
 /* The bit of a dtype; 0 for one that no operator takes. */
 uint32_t alea__dtype_bit(DLDataType dtype);
 

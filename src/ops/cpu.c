@@ -106,38 +106,13 @@ static alea_status cpu_ref_create(void *user, alea_op_kind kind, const alea_op_c
     return cpu_make(alea__kernels_ref(), kind, config, state, error);
 }
 
-/* Nothing is computed from strides that no entry is reached by: those of dimensions of one entry
- * and of empty tensors may be any number. */
 static alea_view view_of(const DLTensor *tensor) {
     alea_view view = {0};
     if (!tensor) return view;
-    if (tensor->data) view.data = (char *)tensor->data + tensor->byte_offset; /* else it is empty */
+    view.data = alea__tensor_open(tensor, view.size, view.step);
     view.rank = tensor->ndim;
     view.dtype_bit = alea__dtype_bit(tensor->dtype);
-    bool empty = false;
-    for (int32_t d = 0; d < tensor->ndim; d++) {
-        view.size[d] = tensor->shape[d];
-        empty |= tensor->shape[d] == 0;
-    }
-    const int64_t element_bytes = tensor->dtype.bits / 8;
-    int64_t compact = 1;
-    for (int32_t d = tensor->ndim; !empty && d-- > 0;) {
-        if (tensor->shape[d] == 1) continue;
-        view.step[d] = element_bytes * (tensor->strides ? tensor->strides[d] : compact);
-        if (!tensor->strides) compact *= tensor->shape[d];
-    }
     return view;
-}
-
-/* Rows and vocab of a call, from the tensor that has them. */
-static void call_sizes(alea_cpu_call *call) {
-    const alea_view *view = &call->views[alea__op_rules(call->kind)->logits_at];
-    call->rows = view->size[0];
-    call->vocab = (int32_t)view->size[view->rank - 1];
-    if (call->kind == ALEA_OP_TOPK_SELECT) {
-        call->rows = view->size[0] * view->size[1] * view->size[3];
-        call->vocab = (int32_t)view->size[2];
-    }
 }
 
 typedef struct spread {
@@ -165,7 +140,8 @@ static alea_status cpu_run(void *state, const DLTensor *const *tensors, int32_t 
     alea_cpu_call call = {.config = &op->config, .kind = op->kind};
     for (int32_t i = 0; i < n_tensors; i++)
         call.views[i] = view_of(tensors[i]);
-    call_sizes(&call);
+    const alea_view *sized = &call.views[alea__op_rules(op->kind)->logits_at];
+    alea__call_sizes(op->kind, sized->size, sized->rank, &call.rows, &call.vocab);
     if (call.rows == 0 || call.vocab == 0) return ALEA_OK;
     status = alea__check_values(&call, error);
     if (status < 0) return status;

@@ -77,16 +77,11 @@ static alea_status cuda_create(void *user, alea_op_kind kind, const alea_op_conf
     return ALEA_OK;
 }
 
+_Static_assert((int)ALEA_CUDA_RANK == (int)ALEA_OP_RANK_MAX, "a view has room for any tensor");
+
 static alea_cuda_view view_of(const DLTensor *tensor) {
     alea_cuda_view view = {0};
-    if (!tensor) return view;
-    if (tensor->data) view.data = (char *)tensor->data + tensor->byte_offset;
-    int64_t compact = tensor->dtype.bits / 8;
-    for (int32_t d = tensor->ndim; d-- > 0;) {
-        view.size[d] = tensor->shape[d];
-        view.step[d] = tensor->strides ? tensor->strides[d] * (tensor->dtype.bits / 8) : compact;
-        compact *= tensor->shape[d] > 0 ? tensor->shape[d] : 1;
-    }
+    if (tensor) view.data = alea__tensor_open(tensor, view.size, view.step);
     return view;
 }
 
@@ -118,13 +113,7 @@ static alea_status cuda_run(void *state, const DLTensor *const *tensors, int32_t
     alea_cuda_call call = {.dtype = dtype_of(logits)};
     for (int32_t i = 0; i < n_tensors; i++)
         call.views[i] = view_of(tensors[i]);
-    const alea_cuda_view *view = &call.views[logits_at];
-    call.rows = view->size[0];
-    call.vocab = (int32_t)view->size[logits->ndim - 1];
-    if (op->kind == ALEA_OP_TOPK_SELECT) {
-        call.rows = view->size[0] * view->size[1] * view->size[3];
-        call.vocab = (int32_t)view->size[2];
-    }
+    alea__call_sizes(op->kind, call.views[logits_at].size, logits->ndim, &call.rows, &call.vocab);
     if (call.rows == 0 || call.vocab == 0) return ALEA_OK;
     if (op->kind == ALEA_OP_TOPK_SELECT && call.rows > INT32_MAX) {
         return alea_error_set(error, ALEA_ELIMIT, "scores has %lld windows; 2^31 - 1 is the most",
