@@ -583,70 +583,6 @@ static DLTensor *there(DLTensor *t) {
     return t;
 }
 
-static void test_faults_are_told_in_a_line(void **state) {
-    (void)state;
-    NEED_DEVICE();
-    alea_error error = {0};
-    const alea_cuda_api *api = alea__cuda_open(&error);
-    alea_op_config config = rig_config((rig_how){.target = "cuda"}, 1000, 0);
-    config.flags = ALEA_OP_CHECK_VALUES;
-    alea_topk_mask *mask = NULL;
-    assert_int_equal(alea_topk_mask_create(&config, &mask, &error), ALEA_EUNSUPPORTED);
-    assert_non_null(strstr(error.message, "wait for the device"));
-    config.flags = 0;
-    assert_int_equal(alea_topk_mask_create(&config, &mask, &error), ALEA_OK);
-    void *data = on_device(api, NULL, 2 * 1000 * 4 + 64);
-    int32_t host_k[2] = {5, 5};
-    void *k = on_device(api, host_k, sizeof host_k);
-    rig_tensor t[3];
-    DLTensor *masked = there(rig_2d(&t[0], data, RIG_F32, 1, 1000));
-    DLTensor *logits = there(rig_2d(&t[1], (char *)data + 4032, RIG_F32, 1, 1000));
-    DLTensor *ks = there(rig_1d(&t[2], k, RIG_I32, 1));
-    assert_int_equal(alea_topk_mask_run(mask, masked, logits, ks, NULL, &error), ALEA_OK);
-    masked->device.device_id = logits->device.device_id = ks->device.device_id = 5;
-    assert_int_equal(alea_topk_mask_run(mask, masked, logits, ks, NULL, &error), ALEA_EINVAL);
-    assert_non_null(strstr(error.message, "made on CUDA device 0"));
-    masked->device.device_id = logits->device.device_id = ks->device.device_id = 0;
-    logits->byte_offset = 2;
-    assert_int_equal(alea_topk_mask_run(mask, masked, logits, ks, NULL, &error), ALEA_EINVAL);
-    assert_non_null(strstr(error.message, "misaligned"));
-    logits->byte_offset = 0;
-    logits->device.device_type = masked->device.device_type = ks->device.device_type = kDLCPU;
-    logits->byte_offset = 0;
-    assert_int_equal(alea_topk_mask_run(mask, masked, logits, ks, NULL, &error), ALEA_EUNSUPPORTED);
-    alea_topk_mask_destroy(mask);
-    assert_int_equal(api->lab.stream_wait(NULL), 0);
-    api->lab.release(data);
-    api->lab.release(k);
-}
-
-static void test_memory_that_is_not_there_is_no_operator(void **state) {
-    (void)state;
-    NEED_DEVICE();
-    enum { CHUNKS = 4096 };
-    alea_error error = {0};
-    const alea_cuda_api *api = alea__cuda_open(&error);
-    static void *chunks[CHUNKS];
-    int n = 0;
-    for (size_t bytes = (size_t)8 << 30; bytes >= (size_t)1 << 20 && n < CHUNKS;) {
-        if (api->lab.allocate(bytes, &chunks[n]) == 0) {
-            n++;
-        } else {
-            bytes /= 2;
-        }
-    }
-    alea_op_config config = rig_config((rig_how){.target = "cuda"}, 128256, 0);
-    config.max_rows = 4096;
-    alea_topk_mask *mask = NULL;
-    const alea_status status = alea_topk_mask_create(&config, &mask, &error);
-    while (n > 0)
-        api->lab.release(chunks[--n]);
-    assert_int_equal(status, ALEA_ENOMEM);
-    assert_null(mask);
-    assert_int_equal(alea_topk_mask_create(&config, &mask, &error), ALEA_OK);
-    alea_topk_mask_destroy(mask);
-}
-
 /* Values that the host would have refused are the row's own trouble. */
 static void test_bad_values_stay_in_their_row(void **state) {
     (void)state;
@@ -766,8 +702,6 @@ static void test_two_streams_at_once(void **state) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(test_faults_are_told_in_a_line),
-        cmocka_unit_test(test_memory_that_is_not_there_is_no_operator),
         cmocka_unit_test(test_bad_values_stay_in_their_row),
         cmocka_unit_test(test_more_entries_than_32_bits_count),
         cmocka_unit_test(test_two_streams_at_once),
