@@ -651,20 +651,30 @@ static void *decode_graph(bench *b, alea_device_completion *device, bool reports
     return status >= 0 && !b->code ? graph : NULL;
 }
 
-static bool time_graph(bench *b, void *graph, double *us) {
-    double samples[ROUNDS];
-    for (int round = -1; round < ROUNDS; round++) {
-        float ms;
-        if (!ok(b, b->api->lab.graph_time(graph, b->stream, &ms))) return false;
-        if (round >= 0) samples[round] = (double)ms * 1e3 / REPLAYS;
+enum { BARE, UNASKED, ASKED, REPORTED, DECODES, DECODE_ROUNDS = 101 };
+
+/* The graphs in turn, round after round: their differences are what is asked for. */
+static bool time_decodes(bench *b, alea_device_completion *device, int32_t capacity,
+                         void *const *graphs, double *us) {
+    static double samples[DECODES][DECODE_ROUNDS];
+    for (int round = -1; round < DECODE_ROUNDS; round++) {
+        for (int i = 0; i < DECODES; i++) {
+            float ms;
+            if ((i == UNASKED || i == ASKED) && !submit(b, device, capacity, i == ASKED))
+                return false;
+            if (!ok(b, b->api->lab.graph_time(graphs[i], b->stream, &ms))) return false;
+            if (round >= 0) samples[i][round] = (double)ms * 1e3 / REPLAYS;
+        }
     }
-    qsort(samples, ROUNDS, sizeof samples[0], by_value);
-    *us = samples[ROUNDS / 2];
+    for (int i = 0; i < DECODES; i++) {
+        qsort(samples[i], DECODE_ROUNDS, sizeof samples[i][0], by_value);
+        us[i] = samples[i][DECODE_ROUNDS / 2];
+    }
     return true;
 }
 
 /* Model alone, with the reduction unused, with it used by all, and with the operator instead. */
-static bool bench_completion(bench *b, double us[4]) {
+static bool bench_completion(bench *b, double us[DECODES]) {
     const alea_completion_layout layout = alea__layout_complete(LANES, 0, 0);
     const alea_device_config config = {.layout = layout,
                                        .lanes = LANES,
@@ -682,10 +692,9 @@ static bool bench_completion(bench *b, double us[4]) {
     free(row);
     void *bare = decode_graph(b, NULL, false), *reduced = decode_graph(b, device, false);
     void *reported = decode_graph(b, NULL, true);
-    good = good && bare && reduced && reported && time_graph(b, bare, &us[0]) &&
-           submit(b, device, layout.capacity, false) && time_graph(b, reduced, &us[1]) &&
-           submit(b, device, layout.capacity, true) && time_graph(b, reduced, &us[2]) &&
-           time_graph(b, reported, &us[3]);
+    void *const graphs[DECODES] = {bare, reduced, reduced, reported};
+    good =
+        good && bare && reduced && reported && time_decodes(b, device, layout.capacity, graphs, us);
     if (bare) b->api->lab.graph_destroy(bare);
     if (reduced) b->api->lab.graph_destroy(reduced);
     if (reported) b->api->lab.graph_destroy(reported);
@@ -722,11 +731,11 @@ static bool samples_open(const cuda_case *c, sample_rows *rows) {
     return good;
 }
 
-static bool print_completion(const double us[4], bool json, FILE *out) {
-    static const char *const names[] = {
+static bool print_completion(const double us[DECODES], bool json, FILE *out) {
+    static const char *const names[DECODES] = {
         "decode graph of 64 x 128256 float32", "with the reduction, nobody asks",
         "with the reduction, 64 ask for 20", "with logprobs k=20 instead"};
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < DECODES; i++) {
         if (json)
             fprintf(out, "{\"bench\":\"completion\",\"case\":\"%s\",\"median_us\":%.3f}\n",
                     names[i], us[i]);
@@ -755,7 +764,7 @@ alea_exit alea__bench_cuda(const alea_settings *settings, FILE *out) {
         result r = {{0}};
         char name[96];
         case_name(b.c, name, sizeof name);
-        double completion[4];
+        double completion[DECODES];
         bool good = bench_begin(&b) && measure(&b, &r);
         if (good && settings->json) good = print_json(&b, &r, name, out);
         if (good && !settings->json)
