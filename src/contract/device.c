@@ -30,8 +30,10 @@ struct alea_device_completion {
     alea_cuda_workspace *workspace;
     void *copy_stream;
     void *ready, *done[ALEA_FRAMES], *staged[ALEA_FRAMES];
-    int32_t turn;       /* of the staging */
-    int32_t *requested; /* [capacity] of the last submission */
+    int32_t turn;         /* of the staging */
+    int32_t *requested;   /* [capacity] of the last submission */
+    int32_t *last_lane;   /* [capacity] of a slot in the submission that is being made; -1: none */
+    int32_t *lane_before; /* [lanes] of the same slot */
 };
 
 static size_t padded(size_t bytes) {
@@ -107,6 +109,13 @@ static int make(alea_device_completion *d) {
     return code ? code : lab->stream_wait(d->copy_stream);
 }
 
+static void free_host(alea_device_completion *d) {
+    free(d->requested);
+    free(d->last_lane);
+    free(d->lane_before);
+    free(d);
+}
+
 alea_status alea__device_create(const alea_cuda_api *api, const alea_device_config *config,
                                 alea_device_completion **made, alea_error *error) {
     const alea_status status = alea__layout_check(&config->layout, error);
@@ -117,9 +126,13 @@ alea_status alea__device_create(const alea_cuda_api *api, const alea_device_conf
                               "and at most %d lanes",
                               config->lanes, config->layout.alternatives, ALEA_SLOTS_MAX);
     alea_device_completion *d = calloc(1, sizeof *d);
-    if (d) d->requested = calloc((size_t)config->layout.capacity, sizeof *d->requested);
-    if (!d || !d->requested) {
-        free(d);
+    if (d) {
+        d->requested = calloc((size_t)config->layout.capacity, sizeof *d->requested);
+        d->last_lane = calloc((size_t)config->layout.capacity, sizeof *d->last_lane);
+        d->lane_before = calloc((size_t)config->lanes, sizeof *d->lane_before);
+    }
+    if (!d || !d->requested || !d->last_lane || !d->lane_before) {
+        if (d) free_host(d);
         return alea_error_set(error, ALEA_ENOMEM, "no memory for a device completion");
     }
     d->api = api;
@@ -155,12 +168,35 @@ void alea__device_destroy(alea_device_completion *d) {
     if (d->copy_stream) (void)lab->stream_destroy(d->copy_stream);
     if (d->device) (void)lab->release(d->device);
     if (d->pinned) (void)lab->release_pinned(d->pinned);
-    free(d->requested);
-    free(d);
+    free_host(d);
 }
 
 int64_t *alea__device_records(const alea_device_completion *d, int32_t frame) {
     return (int64_t *)(void *)(d->records + (size_t)frame * d->record_bytes);
+}
+
+/* The lanes as the device reads them. One that repeats an earlier one's slot and epoch asks for
+ * nothing. */
+static void put_lanes(alea_device_completion *d, const int32_t *requested,
+                      const alea_device_lane *lanes, int32_t n_lanes, alea_cuda_lane *out) {
+    const int32_t capacity = d->config.layout.capacity;
+    for (int32_t slot = 0; slot < capacity; slot++)
+        d->last_lane[slot] = -1;
+    for (int32_t i = 0; i < d->config.lanes; i++) {
+        out[i] = (alea_cuda_lane){.slot = -1};
+        const alea_device_lane *lane = &lanes[i];
+        if (i >= n_lanes || lane->slot < 0 || lane->slot >= capacity) continue;
+        bool repeated = false;
+        for (int32_t j = d->last_lane[lane->slot]; j >= 0 && !repeated; j = d->lane_before[j])
+            repeated = lanes[j].epoch == lane->epoch;
+        d->lane_before[i] = d->last_lane[lane->slot];
+        d->last_lane[lane->slot] = i;
+        out[i] = (alea_cuda_lane){.slot = lane->slot,
+                                  .requested = repeated ? 0 : requested[lane->slot],
+                                  .first_row = lane->first_row,
+                                  .offered = lane->offered_rows,
+                                  .epoch = lane->epoch};
+    }
 }
 
 alea_status alea__device_submit(alea_device_completion *d, const int32_t *requested,
@@ -186,16 +222,7 @@ alea_status alea__device_submit(alea_device_completion *d, const int32_t *reques
     } else if (in.token_ids) {
         memset(in.token_id_counts, 0, slots * sizeof *in.token_id_counts);
     }
-    for (int32_t i = 0; i < c->lanes; i++) {
-        const alea_device_lane *lane = &lanes[i];
-        in.lanes[i] = (alea_cuda_lane){.slot = -1};
-        if (i >= n_lanes || lane->slot < 0 || lane->slot >= c->layout.capacity) continue;
-        in.lanes[i] = (alea_cuda_lane){.slot = lane->slot,
-                                       .requested = requested[lane->slot],
-                                       .first_row = lane->first_row,
-                                       .offered = lane->offered_rows,
-                                       .epoch = lane->epoch};
-    }
+    put_lanes(d, requested, lanes, n_lanes, in.lanes);
     code = lab->copy_in(d->here, staging, d->input_bytes, stream);
     if (!code) code = lab->event_record(d->staged[turn], stream);
     d->turn = (turn + 1) % ALEA_FRAMES;

@@ -75,7 +75,7 @@ struct row_memory {
     __device__ __forceinline__ u64 *extra() const {
         return (u64 *)(lanes() + room * warp_lanes);
     }
-    /* [row_bins] zero between calls; then candidates, (bits, id) each */
+    /* [row_bins] zero between calls; a histogram, then candidates, (bits, id) each */
     __device__ __forceinline__ uint32_t *bins() const {
         return (uint32_t *)(extra() + room);
     }
@@ -172,6 +172,18 @@ __device__ __forceinline__ u64 block_sum(u64 value, block_scratch &scratch) {
     if (lane == 0) scratch.word[warp] = value;
     __syncthreads();
     return warp_sum_any(lane < warps ? scratch.word[lane] : 0);
+}
+/* Running sum over the threads of the block; *total: of all. */
+__device__ inline u64 block_prefix(u64 value, block_scratch &scratch, u64 *total) {
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
+    value = warp_prefix(value, lane);
+    __syncthreads();
+    if (lane == 31) scratch.word[warp] = value;
+    __syncthreads();
+    const u64 sums = warp_prefix(lane < warps ? scratch.word[lane] : 0, lane);
+    const u64 before = __shfl_sync(whole_warp, sums, max(warp - 1, 0));
+    *total = __shfl_sync(whole_warp, sums, 31);
+    return warp > 0 ? before + value : value;
 }
 __device__ __forceinline__ u64 block_max(u64 value, block_scratch &scratch) {
     return block_reduce(value, scratch, 0, larger_word());
@@ -477,49 +489,50 @@ template <class T> struct held_draw : logit_draw<T> {
     }
 };
 
-/* The entry of segment s at which the running aligned mass first exceeds `left`; by one warp. Each
- * lane takes a run of neighbours, and the lane in which it happens is then looked at entry by
- * entry. */
-template <class Draw>
-__device__ int32_t warp_draw_in(const Draw &draw, int s, int32_t d, u64 left) {
-    constexpr int run = ALEA_SEGMENT / warp_lanes;
-    const int lane = threadIdx.x & 31, n = draw.n();
-    const int first = s * ALEA_SEGMENT + lane * run;
-    u64 own = 0;
-#pragma unroll 8
-    for (int i = 0; i < run; i++)
-        own += first + i < n ? draw.weight(first + i, d) : 0;
-    const u64 running = warp_prefix(own, lane);
-    const unsigned beyond = __ballot_sync(whole_warp, draw.align(running, d) > left);
-    if (!beyond) return min((s + 1) * ALEA_SEGMENT, n) - 1;
-    const int from = __ffs(beyond) - 1;
-    const u64 before = __shfl_sync(whole_warp, running - own, from);
-    const int i = s * ALEA_SEGMENT + from * run + lane;
-    const u64 here = before + warp_prefix(i < n ? draw.weight(i, d) : 0, lane);
-    const unsigned last = __ballot_sync(whole_warp, draw.align(here, d) > left);
-    return s * ALEA_SEGMENT + from * run + (last ? __ffs(last) - 1 : run - 1);
-}
+/* What the threads of a block tell each other of a draw. */
+struct draw_scratch {
+    u64 left; /* of the point, where its segment begins */
+    int32_t segment, depth, token;
+};
 
-/* The token that `bits` draw from a mass `total` > 0, by one warp; all lanes return it. */
-template <class Draw> __device__ int32_t warp_draw(const Draw &draw, uint32_t bits, u64 total) {
-    const int lane = threadIdx.x & 31;
+/* The token that `bits` draw from a mass `total` > 0: the entry at which the running aligned mass
+ * first exceeds the point, first among segments, then in the one where that is. Every thread of the
+ * block returns it. */
+template <class Draw>
+__device__ int32_t block_draw(const Draw &draw, uint32_t bits, u64 total, block_scratch &scratch) {
+    __shared__ draw_scratch found;
     const u64 point = drawn_point(bits, total);
     u64 before = 0;
-    for (int first = 0; first < draw.n_segments(); first += warp_lanes) {
-        const int s = first + lane;
+    __syncthreads();
+    if (threadIdx.x == 0) found = {0, draw.n_segments() - 1, 0, draw.n() - 1};
+    for (int first = 0; before <= point && first < draw.n_segments(); first += blockDim.x) {
+        const int s = first + (int)threadIdx.x;
         int32_t d = 0;
         const u64 part =
             s < draw.n_segments() && draw.depth(s, &d) ? draw.align(draw.sum(s), d) : 0;
-        const u64 running = before + warp_prefix(part, lane);
-        const unsigned beyond = __ballot_sync(whole_warp, running > point);
-        if (beyond) {
-            const int from = __ffs(beyond) - 1;
-            const u64 left = point - __shfl_sync(whole_warp, running - part, from);
-            return warp_draw_in(draw, first + from, __shfl_sync(whole_warp, d, from), left);
-        }
-        before = __shfl_sync(whole_warp, running, 31);
+        u64 all;
+        const u64 running = before + block_prefix(part, scratch, &all);
+        before += all;
+        if (running > point && running - part <= point)
+            found = {point - (running - part), s, d, min((s + 1) * ALEA_SEGMENT, draw.n()) - 1};
     }
-    return draw.n() - 1; /* never: the point is below the total */
+    __syncthreads();
+    const u64 left = found.left;
+    const int32_t d = found.depth, own = ALEA_SEGMENT / (int)blockDim.x;
+    const int first = found.segment * ALEA_SEGMENT + (int)threadIdx.x * own;
+    u64 sum = 0, all;
+    for (int i = first; i < min(first + own, draw.n()); i++)
+        sum += draw.weight(i, d);
+    const u64 end = block_prefix(sum, scratch, &all);
+    if (draw.align(end, d) > left && draw.align(end - sum, d) <= left) {
+        u64 running = end - sum;
+        int i = first;
+        while (draw.align(running += draw.weight(i, d), d) <= left)
+            i++;
+        found.token = i;
+    }
+    __syncthreads();
+    return found.token;
 }
 
 #endif

@@ -299,8 +299,8 @@ static int run_chains(chain_logits_call c, int64_t chains, const alea_cuda_works
         const int64_t n = std::min(chains - c.first, at_once);
         const stream_shape shape = stream_shape_of<T>(n * c.rows_each, c.vocab);
         const unsigned blocks = (unsigned)(n * c.rows_each * shape.parts);
-        if (shape.per_warp == 2) {
-            chain_weigh_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
+        if (shape.large) {
+            chain_weigh_kernel<T, large_per_warp<T>>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         } else {
             chain_weigh_kernel<T, 1>

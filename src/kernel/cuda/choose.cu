@@ -154,7 +154,10 @@ __device__ __forceinline__ int gather_few(const choose_call &c, const row_of<T> 
                                           finish_scratch &scratch) {
     const int best = min(c.best, c.vocab);
     const report_margin margin = {rule.max};
-    if (s.top_k > 0) return gather(row, max(s.top_k, best), INFINITY, margin, scratch);
+    if (s.top_k > 0) {
+        const int k = max(s.top_k, best);
+        return trim(gather(row, k, INFINITY, margin, scratch), k, INFINITY, margin, scratch);
+    }
     if (!(s.top_p < 1.0f)) {
         const float reach = s.min_p > 0.0f ? min_p_cut(s, rule.max) : INFINITY;
         return gather(row, best, reach, margin, scratch);
@@ -163,12 +166,11 @@ __device__ __forceinline__ int gather_few(const choose_call &c, const row_of<T> 
 }
 
 /* Among few entries, which are gathered; false: they do not decide it. */
-template <class T>
-__device__ bool choose_among_few(const row_of<T> &row, const row_sampling &s, const mass_rule &rule,
-                                 u64 all, uint32_t bits, int n, int32_t *token, u64 *kept,
-                                 finish_scratch &scratch) {
+__device__ inline bool choose_among_few(const row_sampling &s, const mass_rule &rule, u64 all,
+                                        uint32_t bits, int n, int32_t *token, u64 *kept,
+                                        finish_scratch &scratch) {
     const float floor = min_p_cut(s, rule.max);
-    rank_candidates(row, rule, n, nullptr, 0, scratch);
+    rank_candidates(rule, n, scratch);
     float cut = s.top_k > 0 ? scratch.x[s.top_k - 1] + 0.0f : -INFINITY;
     if (s.top_p < 1.0f) {
         const u64 still_in = s.top_k > 0 ? ranked_mass_ge(n, cut, scratch) : all;
@@ -180,18 +182,18 @@ __device__ bool choose_among_few(const row_of<T> &row, const row_sampling &s, co
     return true;
 }
 
-/* The rank of a ranked candidate that reports `logprob`. */
-__device__ inline int32_t ranked_rank(const mass_rule &raw, double lse, float logprob, int n,
-                                      finish_scratch &scratch) {
-    return 1 +
-           first_place(
-               n, [&](int i) { return !(report_of(raw, scratch.x[i], lse) > logprob); }, scratch);
+/* The rank of a gathered entry that reports `logprob`. */
+__device__ inline int32_t gathered_rank(const mass_rule &raw, double lse, float logprob, int n,
+                                        finish_scratch &scratch) {
+    u64 above = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x)
+        above += report_of(raw, scratch.x[i], lse) > logprob;
+    return 1 + (int32_t)block_sum(above, scratch.block);
 }
 
 template <class T>
 __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const row_sampling &s,
                                int64_t at, finish_scratch &scratch) {
-    __shared__ int32_t drawn;
     const float max = load_segments(row, scratch);
     if (!is_sound(max)) {
         if (threadIdx.x == 0) c.fail(at, ROW_FAILED);
@@ -208,27 +210,16 @@ __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const
     const mass_rule rule = rule_of(max, s.scale);
     if (rule.shifted) return false;
     const bool own = s.scale != ALEA_LOG2E_F;
-    const u64 all = !c.needs_all(s) ? 1
-                    : own           ? block_stored_mass(row, rule, true, scratch.block)
-                                    : raw_mass;
-    const uint32_t bits = c.draws.bits(at, 0);
     const bool filtered = s.top_k > 0 || s.top_p < 1.0f || s.min_p > 0.0f;
-    if (s.top_k > quick_k_max || (!own && row.n_segments > groups_max)) return false;
-    int32_t token;
-    u64 kept = all;
-    if (!filtered) { /* before the segments' masses make room for candidates */
-        if (threadIdx.x < warp_lanes) {
-            const logit_draw<T> draw = {row, rule, -INFINITY, row.memory.extra()};
-            if (own) {
-                token = warp_draw(draw, bits, all);
-            } else {
-                token = warp_draw(held_draw<T>{draw, scratch.groups, scratch.mass}, bits, all);
-            }
-            if (threadIdx.x == 0) drawn = token;
-        }
+    if (s.top_k > quick_k_max || row.n_segments > groups_max) return false;
+    u64 all = raw_mass;
+    if (c.needs_all(s) && own) {
         __syncthreads();
-        token = drawn;
+        for (int i = threadIdx.x; i < row.n_segments; i += blockDim.x)
+            scratch.mass[i] = __ldcg(row.memory.extra() + i);
+        all = loaded_mass(row, rule, scratch);
     }
+    const uint32_t bits = c.draws.bits(at, 0);
     const double lse = c.best > 0 || c.wants(RANKS) ? lse_of(raw, raw_mass) : 0.0;
     int n = 0;
     if (filtered || c.best > 0) {
@@ -236,21 +227,35 @@ __device__ bool choose_quickly(const choose_call &c, const row_of<T> &row, const
         if (n < 0) return false;
         if (c.best > 0) put_gathered(raw, lse, n, min(c.best, row.n), c.job(at), scratch);
     }
-    if (filtered && !choose_among_few(row, s, rule, all, bits, n, &token, &kept, scratch)) {
-        return false;
+    int32_t token;
+    u64 kept = all;
+    if (filtered && n <= ranked_max) {
+        if (!choose_among_few(s, rule, all, bits, n, &token, &kept, scratch)) return false;
+    } else {
+        float cut = -INFINITY;
+        if (filtered) {
+            if (!many_cut(row.n_segments, rule, n, s.top_k, s.top_p < 1.0f, s.top_p, all, &cut,
+                          scratch))
+                return false;
+            cut = fmaxf(cut, min_p_cut(s, max));
+            kept = summed_mass(row.n_segments, rule, n, cut, scratch);
+        }
+        const logit_draw<T> draw = {row, rule, cut, nullptr};
+        token =
+            block_draw(held_draw<T>{draw, scratch.maxima, scratch.mass}, bits, kept, scratch.block);
     }
     int32_t rank = 0;
     if (c.wants(RANKS)) {
         const float logprob = report_of(raw, row.value(token), lse);
-        rank = filtered ? ranked_rank(raw, lse, logprob, n, scratch)
+        rank = filtered ? gathered_rank(raw, lse, logprob, n, scratch)
                         : counted_rank(row, raw, lse, logprob, scratch);
     }
     if (threadIdx.x == 0) c.write(at, chosen(row, rule, all, kept, raw, raw_mass, token, rank));
     return true;
 }
 
-template <class T, int per_warp>
-__global__ void __launch_bounds__(stream_threads, blocks_per_sm)
+template <class T, int per_warp, int blocks>
+__global__ void __launch_bounds__(stream_threads, blocks)
     choose_stream_kernel(choose_call c, workspace_memory workspace, int parts) {
     __shared__ finish_scratch scratch;
     const int64_t index = blockIdx.x / parts, at = c.first + index;
@@ -303,7 +308,6 @@ __device__ float settled_cut(const row_of<T> &row, const row_sampling &s, const 
 template <class T>
 __device__ void settle_choice(const choose_call &c, const workspace_memory &workspace,
                               const team_part &team, finish_scratch &scratch) {
-    __shared__ int32_t drawn;
     const row_memory memory = memory_of(workspace, team.row);
     const int64_t at = c.first + team.row;
     const row_of<T> row = open_row<T>(c.v[LOGITS].at<const char>(at), c.vocab, memory);
@@ -334,14 +338,9 @@ __device__ void settle_choice(const choose_call &c, const workspace_memory &work
             ? search.complete_sums(cut)
             : block_mass_ge(row, rule, fmaxf(cut, floor), memory.extra(), scratch.block);
     __syncthreads();
-    if (threadIdx.x < warp_lanes) {
-        const logit_draw<T> draw = {row, rule, fmaxf(cut, floor), memory.extra()};
-        const int32_t token = warp_draw(draw, c.draws.bits(at, 0), kept);
-        if (threadIdx.x == 0) drawn = token;
-    }
-    __syncthreads();
+    const logit_draw<T> draw = {row, rule, fmaxf(cut, floor), memory.extra()};
+    const int32_t token = block_draw(draw, c.draws.bits(at, 0), kept, scratch.block);
     const double lse = c.best > 0 || c.wants(RANKS) ? lse_of(raw, raw_mass) : 0.0;
-    const int32_t token = drawn;
     int32_t rank = 0;
     if (c.wants(RANKS)) {
         rank = counted_rank(row, raw, lse, report_of(raw, row.value(token), lse), scratch);
@@ -373,11 +372,11 @@ static int run_choices(choose_call c, const alea_cuda_workspace &workspace, cuda
         const int64_t n = std::min(c.rows - c.first, workspace.rows);
         const stream_shape shape = stream_shape_of<T>(n, c.vocab);
         const unsigned blocks = (unsigned)(n * shape.parts);
-        if (shape.per_warp == 2) {
-            choose_stream_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
+        if (shape.large) {
+            choose_stream_kernel<T, large_per_warp<T>, blocks_per_sm>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         } else {
-            choose_stream_kernel<T, 1>
+            choose_stream_kernel<T, 1, filter_blocks_per_sm>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         }
         choose_settle_kernel<T>

@@ -12,7 +12,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#define ALEA_CUDA_ABI 2                     /* changes with anything in this file */
+#define ALEA_CUDA_ABI 3                     /* changes with anything in this file */
 #define ALEA_CUDA_SYMBOL "alea_cuda_module" /* what the module exports: alea_cuda_open */
 
 enum { ALEA_CUDA_VIEWS = 17, ALEA_CUDA_RANK = 4 };
@@ -54,8 +54,8 @@ typedef struct alea_cuda_workspace alea_cuda_workspace;
 /* A lane of a submission, as the reduction reads it: all that decides whether it starts is in one
  * sector of memory. */
 typedef struct alea_cuda_lane {
-    int32_t slot; /* -1: padding */
-    int32_t requested;
+    int32_t slot;               /* -1: padding */
+    int32_t requested;          /* not where an earlier lane is of the same slot and epoch */
     int32_t first_row, offered; /* of the logits */
     int64_t epoch;
     int64_t reserved;

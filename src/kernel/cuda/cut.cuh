@@ -9,9 +9,14 @@
 
 #include "kernel/cuda/finish.cuh"
 
-constexpr int cut_bins = 2048;
+constexpr int cut_bins = 1024;
 constexpr int cut_octaves = 32; /* below the maximum, over which the bins are spread */
-static_assert(cut_bins * sizeof(uint32_t) <= sizeof(candidate) * candidates_max, "there is room");
+static_assert(cut_bins * sizeof(uint32_t) <= sizeof(u64) * candidates_max, "there is room");
+
+/* Bins of a histogram, both ends among them. */
+struct bin_range {
+    int first, last;
+};
 
 /* low reaches the target, high does not. */
 struct cut_bracket {
@@ -62,7 +67,7 @@ struct cut_search {
 
     /* How many entries lie in each bin below the maximum. */
     __device__ void count_bins(float max) const {
-        uint32_t *bins = (uint32_t *)scratch.sorted;
+        uint32_t *bins = (uint32_t *)scratch.keys;
         const float per_logit = (float)cut_bins / ((float)cut_octaves * octave());
         __syncthreads();
         for (int i = threadIdx.x; i < cut_bins; i += blockDim.x)
@@ -89,58 +94,65 @@ struct cut_search {
         return (float)((double)target * 0x1p-40) * exp2f((float)rule->exponent - max * rule->scale);
     }
 
-    /* The bin in which the goal is reached, if entries weigh what their bin's middle does. */
-    __device__ int likely_bin(float goal, float octaves) const {
-        const uint32_t *bins = (const uint32_t *)scratch.sorted;
-        constexpr int each = cut_bins / warp_lanes;
-        const float fade = octaves / (float)cut_bins;
-        if (threadIdx.x < warp_lanes) {
-            const int first = (int)threadIdx.x * each;
-            float own = 0;
-            for (int i = 0; i < each; i++)
-                own += weight_of(bins[first + i], fade, first + i);
-            float running = own;
-            for (int d = 1; d < warp_lanes; d <<= 1) {
-                const float before = __shfl_up_sync(whole_warp, running, d);
-                if ((int)threadIdx.x >= d) running += before;
-            }
-            const unsigned there = __ballot_sync(whole_warp, running >= goal);
-            if ((int)threadIdx.x == (there ? __ffs(there) : warp_lanes) - 1) {
-                float sum = running - own;
-                int i = 0;
-                for (; i < each - 1; i++) {
-                    sum += weight_of(bins[first + i], fade, first + i);
-                    if (sum >= goal) break;
-                }
-                scratch.place = first + i;
-            }
+    /* Where the goal is reached if entries weigh what their bin's middle does: the first and the
+     * last bin that it can well be. An entry is off by half a bin at most, 0.29 of one in the mean
+     * square, and many make up for each other; this is four times what is left. */
+    __device__ bin_range likely_bins(float goal, float octaves) const {
+        const uint32_t *bins = (const uint32_t *)scratch.keys;
+        const float fade = octaves / (float)cut_bins; /* octaves a bin */
+        const int each = cut_bins / (int)blockDim.x, first = (int)threadIdx.x * each;
+        const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+        float2 *warps = (float2 *)scratch.mass;
+        if (threadIdx.x == 0) scratch.place = scratch.last = cut_bins - 1;
+        float own = 0, squares = 0;
+        for (int i = first; i < first + each; i++) {
+            const float weight = weight_of(bins[i], fade, i);
+            own += weight;
+            if (weight > 0) squares += weight * weight / (float)bins[i];
+        }
+        float running = own;
+        for (int d = 1; d < warp_lanes; d <<= 1) {
+            const float before = __shfl_up_sync(whole_warp, running, d);
+            if (lane >= d) running += before;
+            squares += __shfl_xor_sync(whole_warp, squares, d);
+        }
+        if (lane == 31) warps[warp] = make_float2(running, squares);
+        __syncthreads();
+        squares = 0;
+        for (int i = 0; i < (int)blockDim.x / warp_lanes; i++) {
+            if (i < warp) running += warps[i].x;
+            squares += warps[i].y;
+        }
+        const float off = (rule ? 1.16f * (float)ALEA_LN2 * fade * sqrtf(squares) : 0.0f) +
+                          goal * 1e-5f; /* the sums are rounded */
+        float sum = running - own;
+        for (int i = first; i < first + each; i++) {
+            sum += weight_of(bins[i], fade, i);
+            if (sum >= goal - off) atomicMin(&scratch.place, i);
+            if (sum >= goal + off) atomicMin(&scratch.last, i);
         }
         __syncthreads();
-        return scratch.place;
+        return {scratch.place, scratch.last};
     }
 
-    /* Of the entries in a bin; fade: octaves a bin. */
+    /* Of the entries in a bin. */
     __device__ __forceinline__ float weight_of(uint32_t entries, float fade, int bin) const {
-        return (float)entries * (rule ? exp2f(-fade * ((float)bin + 0.5f)) : 1.0f);
+        if (!rule || entries == 0) return (float)entries;
+        return (float)entries * exp2f(-fade * ((float)bin + 0.5f));
     }
 
     /* Two bounds around the likely bin, measured in one pass. */
     __device__ void open(cut_bracket &b) const {
         const float max = b.high, width = (float)cut_octaves * octave() / (float)cut_bins;
-        if (threadIdx.x == 0) scratch.place = 0;
         count_bins(max);
-        const int bin = likely_bin(goal(max), (float)cut_octaves);
-        const float cuts[2] = {max - (float)max_bin(bin - 2) * width,
-                               max - (float)(bin + 3) * width};
+        const bin_range bins = likely_bins(goal(max), (float)cut_octaves);
+        const float cuts[2] = {max - fmaxf((float)bins.first - 0.1f, 0.0f) * width,
+                               max - ((float)bins.last + 1.1f) * width};
         reached at[2];
         if (!(cuts[1] > b.low)) return;
         block_measure(row, rule, cuts, at, scratch.block);
         (void)take(b, cuts[1], at[1]);
         (void)take(b, cuts[0], at[0]);
-    }
-
-    static __device__ __forceinline__ int max_bin(int bin) {
-        return bin > 0 ? bin : 0;
     }
 
     __device__ float middle(const cut_bracket &b, int turn) const {
@@ -150,22 +162,14 @@ struct cut_search {
         return walk_value(low + (int32_t)(((int64_t)high - low) / 2));
     }
 
-    /* Gather the entries in [low, high), and the sums of what is above them. */
+    /* Gather the entries in [low, high). */
     __device__ void gather_between(const cut_bracket &b) const {
         const int lane = threadIdx.x & 31;
         __syncthreads();
         if (threadIdx.x == 0) scratch.n = 0;
         __syncthreads();
-        const float cuts[1] = {b.high};
         for (int s = threadIdx.x >> 5; s < row.n_segments; s += blockDim.x >> 5) {
-            const float most = row.segment_max(s);
-            int32_t exponent = 0;
-            reached above[1] = {{0, 0}};
-            if (most >= b.high && rule && segment_exponent(*rule, most, &exponent)) {
-                warp_measure(row, rule, s, true, exponent, cuts, above);
-            }
-            if (rule && lane == 0) __stcg(row.memory.extra() + s, above[0].mass);
-            if (!(most >= b.low)) continue;
+            if (!(row.segment_max(s) >= b.low)) continue;
             segment_values<T> segment;
             segment.load(row, s, lane);
 #pragma unroll
@@ -183,24 +187,24 @@ struct cut_search {
         __syncthreads();
     }
 
-    /* The few entries in [low, high), decided one by one. */
-    __device__ float among(const cut_bracket &b) const {
+    /* The few entries in [low, high), decided one by one; false: they do not decide it. */
+    __device__ bool among(const cut_bracket &b, float *cut) const {
         gather_between(b);
         const int n = scratch.n;
         if (!rule) {
             const int k = (int)(target - (u64)b.at_high.count);
-            return block_kth_of_few(scratch.x, n, k, scratch) + 0.0f;
+            *cut = block_kth_of_few(scratch.x, n, k, scratch) + 0.0f;
+            return true;
         }
-        float cut;
-        rank_candidates(row, *rule, n, row.memory.extra(), b.at_high.mass, scratch);
-        return ranked_cut(n, target, &cut, scratch) ? cut : b.low;
+        sort_candidates(n, scratch);
+        return sorted_cut(stored_maxima<T>{row}, *rule, n, b.at_high.mass, target, cut, scratch);
     }
 };
 
 /*
  * The largest cut that at least `target` >= 1 entries, or with a rule tokens of at least that mass,
  * reach. low is known to reach it, with the mass `mass`; -inf: all do. The row's segments hold no
- * NaN. Uses row.memory.extra().
+ * NaN.
  */
 template <class T>
 __device__ float block_cut(const row_of<T> &row, const mass_rule *rule, u64 target, float low,
@@ -215,12 +219,17 @@ __device__ float block_cut(const row_of<T> &row, const mass_rule *rule, u64 targ
     b.at_high = {0, 0};
     if (search.attempt(b, max)) return max;
     if (b.between() > candidates_max) search.open(b);
-    for (int turn = 0; b.between() > candidates_max; turn++) {
-        const float cut = search.middle(b, turn);
+    bool gathered = false;
+    for (int turn = 0;; turn++) {
+        float cut;
+        if (b.between() <= candidates_max && !gathered) {
+            gathered = true;
+            if (search.among(b, &cut)) return cut;
+        }
+        cut = search.middle(b, turn);
         if (walk_key(cut) == walk_key(b.low)) return b.low;
         (void)search.attempt(b, cut);
     }
-    return search.among(b);
 }
 
 #endif

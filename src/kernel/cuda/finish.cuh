@@ -6,9 +6,7 @@
  * Whatever k maxima reach, at least k entries reach: that is the bound, found first among segments
  * (or parts of segments), then among the lanes of those that reach it.
  *
- * A mass is aligned segment by segment, so it is no sum over tokens. But taken in some order, each
- * token adds what its segment's aligned sum grows by; those steps do add up, and a prefix sum over
- * them answers every question about masses at once.
+ * Masses among them are sums of aligned segments, as everywhere.
  */
 #ifndef ALEA_KERNEL_CUDA_FINISH_CUH
 #define ALEA_KERNEL_CUDA_FINISH_CUH
@@ -18,9 +16,10 @@
 constexpr int candidates_max = 1024;
 constexpr int groups_max = 1024;
 constexpr int lanes_max = 2048;
+constexpr int ranked_max = 64; /* candidates that are put in order by comparing each with each */
 
-/* A candidate in the order of ids: a segment's stand together. */
-struct candidate {
+/* A gathered entry as it is weighed. */
+struct alignas(16) candidate {
     float x;
     uint32_t weight;
     int32_t id;
@@ -30,9 +29,10 @@ struct candidate {
 struct finish_scratch {
     block_scratch block;
     uint32_t bound, top;
-    int n_lanes, n, place;
+    int n_lanes, n, place, last;
+    float maxima[groups_max]; /* segments' */
     alignas(16) float groups[groups_max];
-    u64 mass[groups_max]; /* segments' masses; then the candidates' steps and their sums */
+    u64 mass[groups_max]; /* segments', or of what was gathered of them */
     alignas(16) float x[candidates_max];
     int32_t id[candidates_max];
     union {
@@ -40,14 +40,14 @@ struct finish_scratch {
             alignas(16) float most[lanes_max];
             int32_t at[lanes_max]; /* segment * 32 + lane */
         } lanes;
-        alignas(16) candidate sorted[candidates_max];
+        candidate sorted[ranked_max]; /* by id: a segment's stand together */
         alignas(16) u64 keys[candidates_max];
     };
 };
 
 /* ---- the row as a whole ------------------------------------------------------------------ */
 
-/* The row's maximum; scratch.groups and scratch.mass are its segments', where they have room. */
+/* The row's maximum; scratch.maxima, groups and mass are its segments', where they have room. */
 template <class T> __device__ float load_segments(const row_of<T> &row, finish_scratch &scratch) {
     __syncthreads();
     if (threadIdx.x == 0) scratch.top = 0;
@@ -56,7 +56,7 @@ template <class T> __device__ float load_segments(const row_of<T> &row, finish_s
     for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
         const uint4 y = __ldcg(row.memory.segments() + s);
         if (s < groups_max) {
-            scratch.groups[s] = __uint_as_float(y.x);
+            scratch.maxima[s] = scratch.groups[s] = __uint_as_float(y.x);
             scratch.mass[s] = (u64)y.w << 32 | y.z;
         }
         most = max(most, order_key(__uint_as_float(y.x)));
@@ -74,7 +74,7 @@ __device__ u64 loaded_mass(const row_of<T> &row, const mass_rule &rule, finish_s
     u64 mass = 0;
     for (int s = threadIdx.x; s < row.n_segments; s += blockDim.x) {
         int32_t exponent;
-        if (!segment_exponent(rule, scratch.groups[s], &exponent)) continue;
+        if (!segment_exponent(rule, scratch.maxima[s], &exponent)) continue;
         mass += align_mass(scratch.mass[s], rule.exponent - exponent);
     }
     return block_sum(mass, scratch.block);
@@ -165,26 +165,37 @@ __device__ void collect_lanes(const row_of<T> &row, first_lanes lanes, float bou
     }
 }
 
-/* The entries >= bound of the collected lanes. */
+/* The entries >= bound of the collected lanes: some vectors are on their way while others are
+ * looked at. */
 template <class T>
 __device__ void collect_entries(const row_of<T> &row, float bound, finish_scratch &scratch) {
-    constexpr int vectors = ALEA_SEGMENT / warp_lanes / T::per_vector;
-    const int n_lanes = scratch.n_lanes;
-    for (int q = threadIdx.x; q < n_lanes * vectors; q += blockDim.x) {
-        if (!(scratch.lanes.most[q / vectors] >= bound)) continue;
-        const int where = scratch.lanes.at[q / vectors], i = q % vectors;
-        const int at = (where / warp_lanes) * ALEA_SEGMENT +
-                       (i * warp_lanes + where % warp_lanes) * T::per_vector;
-        if (at >= row.n) continue;
-        const uint4 v = row.vector(at);
+    constexpr int vectors = ALEA_SEGMENT / warp_lanes / T::per_vector, ahead = 4;
+    const int n = scratch.n_lanes * vectors;
+    for (int base = threadIdx.x; base < n; base += ahead * blockDim.x) {
+        uint4 v[ahead];
+        int at[ahead];
 #pragma unroll
-        for (int e = 0; e < T::per_vector; e++) {
-            const float x = T::get(v, e);
-            if (!(x >= bound) || at + e >= row.n) continue;
-            const int to = atomicAdd(&scratch.n, 1);
-            if (to >= candidates_max) continue;
-            scratch.x[to] = x;
-            scratch.id[to] = at + e;
+        for (int a = 0; a < ahead; a++) {
+            const int q = base + a * (int)blockDim.x;
+            at[a] = row.n;
+            if (q >= n || !(scratch.lanes.most[q / vectors] >= bound)) continue;
+            const int where = scratch.lanes.at[q / vectors], i = q % vectors;
+            at[a] = (where / warp_lanes) * ALEA_SEGMENT +
+                    (i * warp_lanes + where % warp_lanes) * T::per_vector;
+            if (at[a] < row.n) v[a] = row.vector(at[a]);
+        }
+#pragma unroll
+        for (int a = 0; a < ahead; a++) {
+            if (at[a] >= row.n) continue;
+#pragma unroll
+            for (int e = 0; e < T::per_vector; e++) {
+                const float x = T::get(v[a], e);
+                if (!(x >= bound) || at[a] + e >= row.n) continue;
+                const int to = atomicAdd(&scratch.n, 1);
+                if (to >= candidates_max) continue;
+                scratch.x[to] = x;
+                scratch.id[to] = at[a] + e;
+            }
         }
     }
 }
@@ -220,6 +231,69 @@ __device__ int gather(const row_of<T> &row, int k, float reach, Margin margin,
     return scratch.n <= candidates_max ? scratch.n : -1;
 }
 
+/* Of n gathered entries those that the k largest need, where it pays; returns how many. */
+template <class Margin>
+__device__ int trim(int n, int k, float reach, Margin margin, finish_scratch &scratch) {
+    if (n <= ranked_max) return n;
+    const float bound = margin(fminf(block_kth_of_few(scratch.x, n, k, scratch), reach));
+    constexpr int each = candidates_max / 256;
+    float x[each];
+    int32_t id[each];
+#pragma unroll
+    for (int q = 0; q < each; q++) {
+        const int i = (int)threadIdx.x + q * (int)blockDim.x;
+        x[q] = i < n ? scratch.x[i] : -INFINITY;
+        id[q] = i < n ? scratch.id[i] : -1;
+    }
+    __syncthreads();
+    if (threadIdx.x == 0) scratch.n = 0;
+    __syncthreads();
+#pragma unroll
+    for (int q = 0; q < each; q++) {
+        if (id[q] < 0 || !(x[q] >= bound)) continue;
+        const int to = atomicAdd(&scratch.n, 1);
+        scratch.x[to] = x[q];
+        scratch.id[to] = id[q];
+    }
+    __syncthreads();
+    return scratch.n;
+}
+
+/* A bound that at most `aim` of the lanes' maxima reach, of which it lets through what it can. */
+template <class T>
+__device__ float bound_of_lanes(const row_of<T> &row, float max, float octave, int aim,
+                                finish_scratch &scratch) {
+    constexpr int bins = 256, octaves = 16;
+    uint32_t *counts = (uint32_t *)scratch.groups;
+    const float width = octave * (float)octaves / (float)bins;
+    __syncthreads();
+    for (int i = threadIdx.x; i < bins; i += blockDim.x)
+        counts[i] = 0;
+    __syncthreads();
+    const int warps = blockDim.x >> 5;
+    for (int first = 0; first < row.n_segments; first += warps * first_lanes::each) {
+        first_lanes lanes;
+        lanes.load(row, first);
+#pragma unroll
+        for (int i = 0; i < first_lanes::each; i++) {
+            const float at = (max - lanes.most[i]) / width;
+            if (at < (float)bins) atomicAdd(counts + (int)at, 1);
+        }
+    }
+    __syncthreads();
+    int place = 0;
+    u64 before = 0;
+    for (int first = 0; first < bins; first += blockDim.x) {
+        const int i = first + (int)threadIdx.x;
+        u64 total;
+        const u64 own = i < bins ? counts[i] : (u64)aim + 1;
+        const u64 running = before + block_prefix(own, scratch.block, &total);
+        place += __syncthreads_count(running <= (u64)aim);
+        before += total;
+    }
+    return max - (float)place * width;
+}
+
 struct no_margin {
     __device__ __forceinline__ float operator()(float bound) const {
         return bound;
@@ -228,15 +302,76 @@ struct no_margin {
 
 /* ---- masses among candidates ------------------------------------------------------------- */
 
+/* Segments' maxima where load_segments put them, or where the stream did. */
+struct held_maxima {
+    const finish_scratch &scratch;
+    __device__ __forceinline__ float operator()(int s) const {
+        return scratch.maxima[s];
+    }
+};
+template <class T> struct stored_maxima {
+    const row_of<T> &row;
+    __device__ __forceinline__ float operator()(int s) const {
+        return row.segment_max(s);
+    }
+};
+
+template <class Maxima>
+__device__ __forceinline__ candidate weigh_candidate(Maxima maxima, const mass_rule &rule, float x,
+                                                     int32_t id) {
+    candidate c = {x, 0, id, -1};
+    int32_t exponent;
+    if (segment_exponent(rule, maxima(id / ALEA_SEGMENT), &exponent)) {
+        c.depth = rule.exponent - exponent;
+        c.weight = weigh_above(rule.shifted ? x - rule.max : x, rule.scale,
+                               ALEA_EXP2_MAGIC - (float)exponent,
+                               alea__weight_floor(rule.scale, exponent));
+    }
+    return c;
+}
+
+/* No less than the mass of the n gathered entries, and hardly more. It costs less than ranking
+ * them. */
+__device__ inline u64 gathered_mass(const mass_rule &rule, int n, finish_scratch &scratch) {
+    u64 most = 0;
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        const candidate c =
+            weigh_candidate(held_maxima{scratch}, rule, scratch.x[i], scratch.id[i]);
+        if (c.depth >= 0) most += align_mass(c.weight, c.depth) + 1;
+    }
+    return block_sum(most, scratch.block);
+}
+
+/* Gather entries that might hold the mass `target`, `least` of the best among them: few at first,
+ * for a nucleus is small in most rows, then as many as have room where those came near. -1: they
+ * do not. */
+template <class T, class Margin>
+__device__ int gather_nucleus(const row_of<T> &row, const mass_rule &rule, u64 target, int least,
+                              Margin margin, finish_scratch &scratch) {
+    float reach = INFINITY;
+    for (int k = max(48, least), before = 0;; k = 0) {
+        const int n = gather(row, k, reach, margin, scratch);
+        if (n <= before) return -1; /* too many, or no more than what did not do */
+        const u64 mass = gathered_mass(rule, n, scratch);
+        if (mass >= target) return n;
+        if (k == 0 || mass < target / 4 * 3) return -1;
+        before = n;
+        reach = bound_of_lanes(row, rule.max, 1.0f / rule.scale, 384, scratch);
+    }
+}
+
+/* ---- few candidates ---------------------------------------------------------------------- */
+
 /* What candidate `j` of the sorted ones adds to its segment's aligned mass, when it comes after
- * those of its segment for which before(other) holds. base: what the segment has without them. */
+ * those of its segment for which before(other) holds, without a branch: such steps add up, as
+ * masses of segments' parts do not. */
 template <class Before>
-__device__ __forceinline__ u64 candidate_step(const candidate *sorted, int n, int j, u64 base,
+__device__ __forceinline__ u64 candidate_step(const candidate *sorted, int n, int j,
                                               Before before) {
     const candidate own = sorted[j];
     if (own.depth < 0 || own.weight == 0) return 0;
     const int32_t segment = own.id / ALEA_SEGMENT;
-    u64 sum = base;
+    u64 sum = 0;
     for (int i = j - 1; i >= 0 && sorted[i].id / ALEA_SEGMENT == segment; i--)
         sum += before(sorted[i]) ? sorted[i].weight : 0;
     for (int i = j + 1; i < n && sorted[i].id / ALEA_SEGMENT == segment; i++)
@@ -271,89 +406,32 @@ template <class Holds> __device__ int first_place(int n, Holds holds, finish_scr
     return scratch.place;
 }
 
-/*
- * The candidates by id in scratch.sorted, weighed under the rule; scratch.x by value downward, and
- * scratch.mass[i] the mass of the i + 1 largest of them, `above` included. base, where not NULL,
- * has the sums of the row's segments without the candidates, of which `above` is the mass.
- */
-template <class T>
-__device__ void rank_candidates(const row_of<T> &row, const mass_rule &rule, int n, const u64 *base,
-                                u64 above, finish_scratch &scratch) {
-    constexpr int each = 4; /* candidates a thread, at 256 threads */
-    int rank[each], place[each];
-    float value[each];
+/* n <= ranked_max candidates by id in scratch.sorted, weighed under the rule; scratch.x by value
+ * downward, and scratch.mass[i] the mass of the i + 1 largest of them. */
+__device__ inline void rank_candidates(const mass_rule &rule, int n, finish_scratch &scratch) {
+    const int i = (int)threadIdx.x;
+    int rank = 0, place = 0;
+    candidate own = {};
     __syncthreads();
-#pragma unroll
-    for (int q = 0; q < each; q++) {
-        const int i = (int)threadIdx.x + q * (int)blockDim.x;
-        if (i >= n) break;
-        const float x = scratch.x[i];
-        const int32_t id = scratch.id[i];
-        rank[q] = place[q] = 0;
-        value[q] = x;
+    if (i < n) {
+        own = weigh_candidate(held_maxima{scratch}, rule, scratch.x[i], scratch.id[i]);
 #pragma unroll 4
         for (int j = 0; j < n; j++) {
             const float y = scratch.x[j];
-            const bool earlier = scratch.id[j] < id;
-            place[q] += earlier;
-            rank[q] += y > x || (y == x && earlier);
+            const bool earlier = scratch.id[j] < own.id;
+            place += earlier;
+            rank += (int)(y > own.x) | ((int)(y == own.x) & (int)earlier);
         }
-        candidate c = {x, 0, id, -1};
-        int32_t exponent;
-        if (segment_exponent(rule, row.segment_max(id / ALEA_SEGMENT), &exponent)) {
-            c.depth = rule.exponent - exponent;
-            c.weight = weigh_above(rule.shifted ? x - rule.max : x, rule.scale,
-                                   ALEA_EXP2_MAGIC - (float)exponent,
-                                   alea__weight_floor(rule.scale, exponent));
-        }
-        scratch.sorted[place[q]] = c;
+        scratch.sorted[place] = own;
     }
     __syncthreads();
-#pragma unroll
-    for (int q = 0; q < each; q++) {
-        if ((int)threadIdx.x + q * (int)blockDim.x >= n) break;
-        const candidate own = scratch.sorted[place[q]];
-        const u64 sum = base ? __ldcg(base + own.id / ALEA_SEGMENT) : 0;
-        const u64 step = candidate_step(scratch.sorted, n, place[q], sum, [=](const candidate &c) {
-            return c.x > own.x || (c.x == own.x && c.id < own.id);
+    if (i < n) {
+        scratch.mass[rank] = candidate_step(scratch.sorted, n, place, [=](const candidate &c) {
+            return (int)(c.x > own.x) | ((int)(c.x == own.x) & (int)(c.id < own.id));
         });
-        scratch.mass[rank[q]] = step + (rank[q] == 0 ? above : 0);
-        scratch.x[rank[q]] = value[q];
+        scratch.x[rank] = own.x;
     }
     sum_steps(n, scratch);
-}
-
-/* No less than the mass of the n gathered entries, and hardly more. It costs less than ranking
- * them. */
-template <class T>
-__device__ u64 gathered_mass(const row_of<T> &row, const mass_rule &rule, int n,
-                             finish_scratch &scratch) {
-    u64 most = 0;
-    for (int i = threadIdx.x; i < n; i += blockDim.x) {
-        int32_t exponent;
-        if (!segment_exponent(rule, row.segment_max(scratch.id[i] / ALEA_SEGMENT), &exponent))
-            continue;
-        const uint32_t weight =
-            weigh_above(scratch.x[i], rule.scale, ALEA_EXP2_MAGIC - (float)exponent,
-                        alea__weight_floor(rule.scale, exponent));
-        most += align_mass(weight, rule.exponent - exponent) + 1;
-    }
-    return block_sum(most, scratch.block);
-}
-
-/* Gather entries that might hold the mass `target`, `least` of the best among them: few at first,
- * for a nucleus is small in most rows, then some more where that came near. -1: they do not. */
-template <class T, class Margin>
-__device__ int gather_nucleus(const row_of<T> &row, const mass_rule &rule, u64 target, int least,
-                              Margin margin, finish_scratch &scratch) {
-    for (int lanes = 48; lanes <= 192; lanes *= 4) {
-        const int n = gather(row, max(lanes, least), INFINITY, margin, scratch);
-        if (n < 0) return -1;
-        const u64 mass = gathered_mass(row, rule, n, scratch);
-        if (mass >= target) return n;
-        if (mass < target / 8 * 5) return -1;
-    }
-    return -1;
 }
 
 /* The mass of the ranked candidates with logit >= cut. */
@@ -373,18 +451,19 @@ __device__ inline bool ranked_cut(int n, u64 target, float *cut, finish_scratch 
     return true;
 }
 
-/* The candidate that `bits` draw among those with logit >= cut; *kept is their mass. They must be
- * ranked; what was known of their masses is lost. */
+/* The ranked candidate that `bits` draw among those with logit >= cut; *kept is their mass. What
+ * was known of their masses is lost. */
 __device__ inline int32_t ranked_draw(int n, float cut, uint32_t bits, u64 *kept,
                                       finish_scratch &scratch) {
     __syncthreads();
     for (int j = threadIdx.x; j < n; j += blockDim.x) {
         const candidate own = scratch.sorted[j];
-        scratch.mass[j] =
-            own.x >= cut
-                ? candidate_step(scratch.sorted, n, j, 0,
-                                 [=](const candidate &c) { return c.id < own.id && c.x >= cut; })
-                : 0;
+        scratch.mass[j] = own.x >= cut
+                              ? candidate_step(scratch.sorted, n, j,
+                                               [=](const candidate &c) {
+                                                   return (int)(c.id < own.id) & (int)(c.x >= cut);
+                                               })
+                              : 0;
     }
     sum_steps(n, scratch);
     *kept = scratch.mass[n - 1];
@@ -392,6 +471,130 @@ __device__ inline int32_t ranked_draw(int n, float cut, uint32_t bits, u64 *kept
     const int i = first_place(
         n, [&](int j) { return scratch.mass[j] > point; }, scratch);
     return scratch.sorted[min(i, n - 1)].id;
+}
+
+/* ---- many candidates --------------------------------------------------------------------- */
+
+/* The gathered entries by value downward, in scratch.keys: order_key, then id. Steps of up to a
+ * warp's keys stay within that warp. */
+__device__ inline void sort_candidates(int n, finish_scratch &scratch) {
+    __syncthreads();
+    int size = 2 * warp_lanes;
+    while (size < n)
+        size *= 2;
+    for (int i = threadIdx.x; i < size; i += blockDim.x)
+        scratch.keys[i] = i < n ? (u64)order_key(scratch.x[i]) << 32 | (uint32_t)scratch.id[i] : 0;
+    __syncthreads();
+    for (int run = 2; run <= size; run *= 2) {
+        for (int step = run / 2; step > 0; step /= 2) {
+            if (step >= warp_lanes) __syncthreads();
+            __syncwarp();
+            for (int i = threadIdx.x; i < size / 2; i += blockDim.x) {
+                const int a = 2 * i - (i & (step - 1)), b = a + step;
+                const u64 x = scratch.keys[a], y = scratch.keys[b];
+                if ((x < y) != ((a & run) == 0)) continue;
+                scratch.keys[a] = y;
+                scratch.keys[b] = x;
+            }
+        }
+    }
+    __syncthreads();
+}
+
+/* The i-th of the sorted logits, from 0; +0 for both zeros. */
+__device__ __forceinline__ float sorted_value(int i, const finish_scratch &scratch) {
+    return key_value((uint32_t)(scratch.keys[i] >> 32)) + 0.0f;
+}
+
+/*
+ * The largest of the sorted logits that tokens of at least the mass `target` reach, +0 for both
+ * zeros; above: the mass of what is larger than all of them. Next to others of its segment a token
+ * adds its aligned weight or one more, so two running sums say where the target is reached. false:
+ * they do not reach it together, or the sums cannot tell, which is very rare.
+ */
+template <class Maxima>
+__device__ bool sorted_cut(Maxima maxima, const mass_rule &rule, int n, u64 above, u64 target,
+                           float *cut, finish_scratch &scratch) {
+    constexpr int each_max = candidates_max / 256;
+    const int each = (n + (int)blockDim.x - 1) / (int)blockDim.x;
+    const int first = (int)threadIdx.x * each;
+    u64 mass[each_max], sum = 0, all;
+    unsigned inexact = 0; /* bits: whether it may add one more */
+#pragma unroll
+    for (int q = 0; q < each_max; q++) {
+        mass[q] = 0;
+        if (q >= each || first + q >= n) continue;
+        const u64 key = scratch.keys[first + q];
+        const candidate c =
+            weigh_candidate(maxima, rule, key_value((uint32_t)(key >> 32)), (int32_t)key);
+        if (c.depth < 0) continue;
+        mass[q] = align_mass(c.weight, c.depth);
+        inexact |= (unsigned)(mass[q] << c.depth != (u64)c.weight << ALEA_MASS_SHIFT) << q;
+        sum += mass[q];
+    }
+    if (threadIdx.x == 0) scratch.place = scratch.last = n;
+    u64 running = above + block_prefix(sum, scratch.block, &all) - sum;
+    u64 extra = block_prefix(__popc(inexact), scratch.block, &all) - __popc(inexact);
+#pragma unroll
+    for (int q = 0; q < each_max; q++) {
+        if (q >= each || first + q >= n) continue;
+        const bool reached = running < target;
+        const bool might = running + extra < target;
+        running += mass[q];
+        extra += inexact >> q & 1;
+        if (might && running + extra >= target) scratch.place = first + q;
+        if (reached && running >= target) scratch.last = first + q;
+    }
+    __syncthreads();
+    if (scratch.last >= n || scratch.place >= n) return false;
+    *cut = sorted_value(scratch.last, scratch);
+    return sorted_value(scratch.place, scratch) == *cut;
+}
+
+/* The mass of the gathered entries >= cut, for a rule that is not shifted; scratch.mass has their
+ * segments' sums. */
+__device__ __noinline__ inline u64 summed_mass(int n_segments, mass_rule rule, int n, float cut,
+                                               finish_scratch &scratch) {
+    uint2 *halves = (uint2 *)scratch.mass; /* of 16 bits of each weight */
+    __syncthreads();
+    for (int s = threadIdx.x; s < n_segments; s += blockDim.x)
+        halves[s] = make_uint2(0, 0);
+    __syncthreads();
+    for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        if (!(scratch.x[i] >= cut)) continue;
+        const int32_t id = scratch.id[i];
+        const candidate c = weigh_candidate(held_maxima{scratch}, rule, scratch.x[i], id);
+        atomicAdd(&halves[id / ALEA_SEGMENT].x, c.weight & 0xffffu);
+        atomicAdd(&halves[id / ALEA_SEGMENT].y, c.weight >> 16);
+    }
+    __syncthreads();
+    u64 mass = 0;
+    for (int s = threadIdx.x; s < n_segments; s += blockDim.x) {
+        const uint2 half = halves[s];
+        scratch.mass[s] = ((u64)half.y << 16) + half.x;
+        int32_t exponent;
+        if (segment_exponent(rule, scratch.maxima[s], &exponent))
+            mass += align_mass(scratch.mass[s], rule.exponent - exponent);
+    }
+    return block_sum(mass, scratch.block);
+}
+
+/* The cut of top-k (0: none) and then, where `nucleus`, of top-p among many gathered entries; `all`
+ * is the mass of the row. false: they do not decide it. Apart, for rows need it rarely and it would
+ * take registers from the others. */
+__device__ __noinline__ inline bool many_cut(int n_segments, mass_rule rule, int n, int k,
+                                             bool nucleus, float p, u64 all, float *cut,
+                                             finish_scratch &scratch) {
+    sort_candidates(n, scratch);
+    float kth = -INFINITY, least = -INFINITY;
+    if (k > 0) kth = sorted_value(k - 1, scratch);
+    if (nucleus) {
+        if (k > 0) all = summed_mass(n_segments, rule, n, kth, scratch);
+        const u64 target = share_of(p, all);
+        if (!sorted_cut(held_maxima{scratch}, rule, n, 0, target, &least, scratch)) return false;
+    }
+    *cut = least < kth ? kth : least;
+    return true;
 }
 
 #endif

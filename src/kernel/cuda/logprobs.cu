@@ -101,22 +101,26 @@ struct completion_rows {
         return (const char *)r.logits + at * r.row_bytes;
     }
 
-    /* Columns that were emitted and offered. Inactive, stale and repeated lanes have none;
-     * alea__reduce names those verdicts. */
+    /* Columns that were emitted and offered. Inactive and stale lanes have none, and repeated ones
+     * do not ask; alea__reduce names those verdicts. */
     __device__ __forceinline__ int columns(int64_t lane, const opened &own) const {
         const int64_t *at = record(own.slot);
         const int64_t role = at[AT_ROLE], held = at[AT_EPOCH], count = at[AT_COUNT];
         const int64_t epoch = r.slots[lane].epoch;
         const int32_t offered = r.slots[lane].offered;
-        bool taken = false;
-        for (int i = threadIdx.x & 31; i < lane; i += warp_lanes) /* each warp for itself */
-            taken |= r.slots[i].slot == own.slot && r.slots[i].epoch == epoch;
-        if (__any_sync(whole_warp, taken) || role == 0 || held != epoch) return 0;
+        if (role == 0 || held != epoch) return 0;
         return (int)max((int64_t)0, min(count, (int64_t)min(offered, r.tokens)));
     }
 
     __device__ __forceinline__ int64_t index_of(int64_t lane, int column) const {
         return lane * r.tokens + column;
+    }
+    /* The slot of a row, and its column; 32 bits, for longer divisions take long. */
+    __device__ __forceinline__ int32_t slot_of(int64_t index) const {
+        return r.slots[(uint32_t)index / (uint32_t)r.tokens].slot;
+    }
+    __device__ __forceinline__ uint32_t column_of_row(int64_t index) const {
+        return (uint32_t)index % (uint32_t)r.tokens;
     }
 
     __device__ __forceinline__ bool asks(const opened &own, int column, int32_t *token) const {
@@ -129,20 +133,20 @@ struct completion_rows {
         return r.token_id_counts ? r.token_id_counts[slot] : 0;
     }
     __device__ __forceinline__ const int32_t *given(int64_t index) const {
-        const int32_t slot = r.slots[index / r.tokens].slot;
+        const int32_t slot = slot_of(index);
         return given_count(slot) > 0 ? r.token_ids + (int64_t)slot * GIVEN_MAX : nullptr;
     }
     __device__ __forceinline__ int32_t *payload(int32_t slot, int64_t index) const {
-        return r.logprobs + ((int64_t)slot * r.tokens + index % r.tokens) * r.words;
+        return r.logprobs + ((int64_t)slot * r.tokens + column_of_row(index)) * r.words;
     }
     __device__ __forceinline__ report_job job(int64_t index) const {
-        const int32_t slot = r.slots[index / r.tokens].slot, n_ids = given_count(slot);
+        const int32_t slot = slot_of(index), n_ids = given_count(slot);
         int32_t *at = payload(slot, index);
         return {n_ids > 0 ? min(n_ids, (int32_t)GIVEN_MAX) : r.alternatives, 2, at + 2,
                 (float *)(at + 3)};
     }
     __device__ __forceinline__ void put(int64_t index, const row_report &report) const {
-        int32_t *at = payload(r.slots[index / r.tokens].slot, index);
+        int32_t *at = payload(slot_of(index), index);
         at[0] = report.token;
         at[1] = __float_as_int(report.logprob);
     }
@@ -337,8 +341,8 @@ static int launch_report(const Rows &rows, int64_t n_rows, int32_t vocab,
                          const workspace_memory &workspace, cudaStream_t stream) {
     const stream_shape shape = stream_shape_of<T>(n_rows, vocab);
     const unsigned blocks = (unsigned)(n_rows * shape.parts);
-    if (shape.per_warp == 2) {
-        report_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
+    if (shape.large) {
+        report_kernel<T, large_per_warp<T>>
             <<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
     } else {
         report_kernel<T, 1><<<blocks, stream_threads, 0, stream>>>(rows, workspace, shape.parts);
@@ -383,7 +387,8 @@ int cuda_run_logprobs(const alea_cuda_call &call, const alea_cuda_workspace &wor
 int cuda_reduce(const alea_cuda_reduction &r, const alea_cuda_workspace &workspace,
                 cudaStream_t stream) {
     if (r.lanes == 0) return 0;
-    if ((int64_t)r.lanes * r.tokens > workspace.rows) return (int)cudaErrorInvalidValue;
+    if ((int64_t)r.lanes * r.tokens > workspace.rows || workspace.rows > INT32_MAX)
+        return (int)cudaErrorInvalidValue;
     return by_dtype(r.dtype, [&](auto dtype) {
         return launch_report<decltype(dtype)>(completion_rows{r, r.vocab, {true, false, false}},
                                               r.lanes, r.vocab, workspace.memory, stream);

@@ -83,32 +83,37 @@ __device__ bool settle_quickly(const row_of<T> &row, const mask_ask &ask, float 
     const mass_rule rule = rule_of(max, ALEA_LOG2E_F);
     if (nucleus && rule.shifted) return false;
     u64 all = nucleus && ask.k == 0 ? loaded_mass(row, rule, scratch) : 0;
-    const int n = ask.k > 0 ? gather(row, ask.k, INFINITY, no_margin(), scratch)
-                            : gather_nucleus(row, rule, share_of(share_or_one(ask.p), all), 1,
-                                             no_margin(), scratch);
+    int n = ask.k > 0 ? gather(row, ask.k, INFINITY, no_margin(), scratch)
+                      : gather_nucleus(row, rule, share_of(share_or_one(ask.p), all), 1,
+                                       no_margin(), scratch);
     if (n < 0) return false;
     if (!nucleus) {
         settle(state, block_kth_of_few(scratch.x, n, ask.k, scratch) + 0.0f, false);
         return true;
     }
-    rank_candidates(row, rule, n, nullptr, 0, scratch);
-    float cut = -INFINITY;
-    if (ask.k > 0) {
-        cut = scratch.x[ask.k - 1] + 0.0f;
-        all = ranked_mass_ge(n, cut, scratch);
+    if (!(ask.p > 0)) {
+        settle(state, NAN, false);
+        return true;
     }
-    const u64 target = share_of(share_or_one(ask.p), all);
-    float least = NAN;
-    if (ask.p > 0 && target > 0) {
-        if (!ranked_cut(n, target, &least, scratch)) return false;
-        least = least < cut ? cut : least;
+    if (ask.k > 0) n = trim(n, ask.k, INFINITY, no_margin(), scratch);
+    const float p = share_or_one(ask.p);
+    float cut = -INFINITY, least;
+    if (n > ranked_max) {
+        if (!many_cut(row.n_segments, rule, n, ask.k, true, p, all, &least, scratch)) return false;
+    } else {
+        rank_candidates(rule, n, scratch);
+        if (ask.k > 0) {
+            cut = scratch.x[ask.k - 1] + 0.0f;
+            all = ranked_mass_ge(n, cut, scratch);
+        }
+        if (!ranked_cut(n, share_of(p, all), &least, scratch)) return false;
     }
-    settle(state, least, false);
+    settle(state, least < cut ? cut : least, false);
     return true;
 }
 
-template <class T, int per_warp>
-__global__ void __launch_bounds__(stream_threads, blocks_per_sm)
+template <class T, int per_warp, int blocks>
+__global__ void __launch_bounds__(stream_threads, blocks)
     mask_stream_kernel(mask_call c, workspace_memory workspace, int parts) {
     __shared__ finish_scratch scratch;
     const int64_t index = blockIdx.x / parts, at = c.first + index;
@@ -299,11 +304,11 @@ static int run_masks(mask_call c, const alea_cuda_workspace &workspace, cudaStre
         const int64_t n = std::min(c.rows - c.first, workspace.rows);
         const stream_shape shape = stream_shape_of<T>(n, c.vocab);
         const unsigned blocks = (unsigned)(n * shape.parts);
-        if (shape.per_warp == 2) {
-            mask_stream_kernel<T, sizeof(typename T::word) == 2 ? 2 : 1>
+        if (shape.large) {
+            mask_stream_kernel<T, large_per_warp<T>, blocks_per_sm>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         } else {
-            mask_stream_kernel<T, 1>
+            mask_stream_kernel<T, 1, filter_blocks_per_sm>
                 <<<blocks, stream_threads, 0, stream>>>(c, workspace.memory, shape.parts);
         }
         if (c.kind != ALEA_CUDA_MINP_MASK) {

@@ -76,7 +76,6 @@ struct pick_scratch {
     block_scratch block;
     float most[held_max];
     u64 mass[held_max];
-    int32_t token;
 };
 
 /* prob_draw from shared memory, which holds all segments. */
@@ -93,20 +92,15 @@ template <class Row> struct held_prob_draw : prob_draw<Row> {
 };
 
 template <class Draw>
-__device__ __forceinline__ int32_t block_draw(const Draw &draw, uint32_t bits,
-                                              pick_scratch &scratch) {
+__device__ __forceinline__ int32_t draw_from(const Draw &draw, uint32_t bits,
+                                             block_scratch &scratch) {
     u64 mass = 0;
     for (int s = threadIdx.x; s < draw.n_segments(); s += blockDim.x) {
         int32_t d;
         if (draw.depth(s, &d)) mass += draw.align(draw.sum(s), d);
     }
-    mass = block_sum(mass, scratch.block);
-    if (threadIdx.x < warp_lanes) {
-        const int32_t drawn = warp_draw(draw, bits, mass);
-        if (threadIdx.x == 0) scratch.token = drawn;
-    }
-    __syncthreads();
-    return scratch.token;
+    mass = block_sum(mass, scratch);
+    return block_draw(draw, bits, mass, scratch);
 }
 
 /* The entry that `bits` draw from a row whose segments are weighed; -1: nothing weighs anything.
@@ -124,8 +118,8 @@ __device__ int32_t block_pick(const Row &row, uint32_t bits, pick_scratch &scrat
     const float largest = __uint_as_float((uint32_t)block_max(most, scratch.block));
     if (!(largest > 0.0f)) return -1;
     const prob_draw<Row> draw = {row, alea__prob_exponent(largest)};
-    if (row.target.n_segments > held_max) return block_draw(draw, bits, scratch);
-    return block_draw(held_prob_draw<Row>{draw, scratch}, bits, scratch);
+    if (row.target.n_segments > held_max) return draw_from(draw, bits, scratch.block);
+    return draw_from(held_prob_draw<Row>{draw, scratch}, bits, scratch.block);
 }
 
 #endif

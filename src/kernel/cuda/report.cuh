@@ -98,7 +98,10 @@ template <class T>
 __device__ void put_best(const row_of<T> &row, const mass_rule &rule, double lse,
                          const report_job &job, finish_scratch &scratch) {
     const int k = min(job.n, row.n);
-    const int n = rule.shifted ? -1 : gather(row, k, INFINITY, report_margin{rule.max}, scratch);
+    const report_margin margin = {rule.max};
+    const int n = rule.shifted ? -1
+                               : trim(gather(row, k, INFINITY, margin, scratch), k, INFINITY,
+                                      margin, scratch);
     if (n < 0) {
         rank_slowly(row, rule, lse, job, scratch);
     } else {

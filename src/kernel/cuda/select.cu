@@ -26,6 +26,7 @@ struct select_scratch {
     block_scratch block;
     uint32_t histogram[digits];
     uint32_t digit, above; /* the digit of the cut, and how many have a larger one */
+    uint32_t low, high;
     int n, used;
     uint32_t counts[select_threads / warp_lanes];
 };
@@ -55,29 +56,26 @@ struct select_window {
     }
 };
 
-/* The digit at `shift` in which the k-th largest lies, by the histogram; *k becomes its rank among
- * the entries of that digit. */
+/* The digit in which the k-th largest lies, by the histogram; *k becomes its rank among the entries
+ * of that digit. */
 __device__ inline uint32_t digit_of(select_scratch &scratch, int *k) {
     __syncthreads();
-    if (threadIdx.x < warp_lanes) {
-        constexpr int each = digits / warp_lanes;
-        const int lane = threadIdx.x;
-        uint32_t own = 0;
-        for (int i = 0; i < each; i++)
-            own += scratch.histogram[digits - 1 - (lane * each + i)];
-        const uint32_t running = (uint32_t)warp_prefix(own, lane);
-        uint32_t above = running - own;
-        if (above < (uint32_t)*k && running >= (uint32_t)*k) {
-            for (int i = 0; i < each; i++) {
-                const uint32_t digit = (uint32_t)(digits - 1 - (lane * each + i));
-                const uint32_t count = scratch.histogram[digit];
-                if (above + count >= (uint32_t)*k) {
-                    scratch.digit = digit;
-                    scratch.above = above;
-                    break;
-                }
-                above += count;
-            }
+    const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
+    const uint32_t digit = digits - 1 - threadIdx.x;
+    const uint32_t count = threadIdx.x < digits ? scratch.histogram[digit] : 0;
+    uint32_t running = count;
+    for (int d = 1; d < warp_lanes; d <<= 1) {
+        const uint32_t before = __shfl_up_sync(whole_warp, running, d);
+        if (lane >= d) running += before;
+    }
+    if (lane == 31 && threadIdx.x < digits) scratch.counts[warp] = running;
+    __syncthreads();
+    if (threadIdx.x < digits) {
+        for (int i = 0; i < warp; i++)
+            running += scratch.counts[i];
+        if (running >= (uint32_t)*k && running - count < (uint32_t)*k) {
+            scratch.digit = digit;
+            scratch.above = running - count;
         }
     }
     __syncthreads();
@@ -85,22 +83,36 @@ __device__ inline uint32_t digit_of(select_scratch &scratch, int *k) {
     return scratch.digit;
 }
 
-/* The k-th largest of the keys that key(i), i < n, gives; above: how many are larger. */
+/* The k-th largest of the keys that key(i), i < n, gives, but for its lowest `loose` bits, which
+ * are zero; above: how many are larger, of which it knows as much. */
 template <class Key>
-__device__ uint32_t block_kth_key(Key key, int n, int k, int *above, select_scratch &scratch) {
+__device__ uint32_t block_kth_key(Key key, int n, int k, int loose, int *above,
+                                  select_scratch &scratch) {
     uint32_t low = 0xffffffffu, high = 0;
+    if (threadIdx.x == 0) {
+        scratch.low = low;
+        scratch.high = high;
+    }
+    __syncthreads();
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
         const uint32_t value = key(i);
         low = min(low, value);
         high = max(high, value);
     }
-    high = (uint32_t)block_max(high, scratch.block);
-    low = (uint32_t)block_min(low, scratch.block);
+    low = __reduce_min_sync(whole_warp, low);
+    high = __reduce_max_sync(whole_warp, high);
+    if ((threadIdx.x & 31) == 0) {
+        atomicMin(&scratch.low, low);
+        atomicMax(&scratch.high, high);
+    }
+    __syncthreads();
+    low = scratch.low;
+    high = scratch.high;
     const uint32_t differing = low ^ high;
     int width = differing ? 32 - __clz(differing) : 0; /* bits that are not yet known */
     uint32_t prefix = width < 32 ? high >> width : 0;  /* those above them */
     int rank = k;
-    while (width > 0) {
+    while (width > loose) {
         const int shift = max(width - 8, 0);
         for (int i = threadIdx.x; i < digits; i += blockDim.x)
             scratch.histogram[i] = 0;
@@ -115,7 +127,7 @@ __device__ uint32_t block_kth_key(Key key, int n, int k, int *above, select_scra
         width = shift;
     }
     *above = k - rank;
-    return prefix;
+    return width < 32 ? prefix << width : 0;
 }
 
 /* A bound that about k entries and a few standard deviations more reach; 0: none is known. */
@@ -137,7 +149,9 @@ __device__ inline uint32_t sampled_bound(const select_window &w, uint32_t *sampl
         sample_size * share + 4.0f * sqrtf(sample_size * share * (1.0f - share)) + 4.0f;
     if (aim >= (float)sample_size) return 0;
     int above;
-    return block_kth_key([=](int i) { return sample[i]; }, sample_size, (int)aim, &above, scratch);
+    constexpr int loose = 14; /* a bound need not be a key: a few more reach it */
+    return block_kth_key([=](int i) { return sample[i]; }, sample_size, (int)aim, loose, &above,
+                         scratch);
 }
 
 /* Entries first..end whose key reaches the bound, as far as there is room; returns how many reach
@@ -146,7 +160,6 @@ __device__ inline int collect_held(const select_window &w, int first, int end, u
                                    held_entries &held, select_scratch &scratch) {
     if (threadIdx.x == 0) scratch.n = 0;
     __syncthreads();
-    const int lane = threadIdx.x & 31;
     const bool plain = w.step == (int64_t)sizeof(float) && ((uintptr_t)w.scores & 15) == 0;
     constexpr int ahead = 4;
     const int stride = blockDim.x * 4;
@@ -174,11 +187,8 @@ __device__ inline int collect_held(const select_window &w, int first, int end, u
                 key[e] = select_key(f32_row::get(v[i], e));
                 mine += key[e] >= bound && at + e < end;
             }
-            if (!__any_sync(whole_warp, mine)) continue;
-            const int running = (int)warp_prefix(mine, lane);
-            int to = 0;
-            if (lane == 31) to = atomicAdd(&scratch.n, running);
-            to = __shfl_sync(whole_warp, to, 31) + running - mine;
+            if (mine == 0) continue;
+            int to = atomicAdd(&scratch.n, mine);
 #pragma unroll
             for (int e = 0; e < 4; e++) {
                 if (!(key[e] >= bound) || at + e >= end) continue;
@@ -198,7 +208,8 @@ __device__ inline int collect_held(const select_window &w, int first, int end, u
 __device__ inline void put_held(const select_window &w, const held_entries &held, int n,
                                 select_scratch &scratch) {
     int above;
-    const uint32_t cut = block_kth_key([&](int i) { return held.key[i]; }, n, w.k, &above, scratch);
+    const uint32_t cut =
+        block_kth_key([&](int i) { return held.key[i]; }, n, w.k, 0, &above, scratch);
     __syncthreads();
     if (threadIdx.x == 0) scratch.used = 0;
     __syncthreads();
@@ -224,7 +235,7 @@ __device__ inline void put_held(const select_window &w, const held_entries &held
 __device__ inline void put_from_window(const select_window &w, select_scratch &scratch) {
     int above;
     const uint32_t cut =
-        block_kth_key([&](int i) { return select_key(w.score(i)); }, w.n, w.k, &above, scratch);
+        block_kth_key([&](int i) { return select_key(w.score(i)); }, w.n, w.k, 0, &above, scratch);
     __syncthreads();
     if (threadIdx.x == 0) scratch.used = 0;
     __syncthreads();

@@ -14,10 +14,10 @@
 #include "kernel/cuda/cut.cuh"
 
 constexpr int settle_threads = 512;
-constexpr int settle_blocks_per_sm = 2;
+constexpr int settle_blocks_per_sm = 1; /* with fewer registers it would spill */
 constexpr int team_max = 16;
-static_assert(2 * candidates_max == row_bins, "candidates lie where the bins were");
-static_assert(row_bins == cut_bins, "one histogram");
+static_assert(2 * candidates_max <= row_bins, "candidates lie where the bins were");
+static_assert(cut_bins <= row_bins && cut_bins % settle_threads == 0, "one histogram");
 
 /* By the last block of a row's stream. */
 __device__ __forceinline__ void leave_unsettled(const workspace_memory &workspace,
@@ -104,7 +104,7 @@ struct team_search {
     }
 
     __device__ void count_bins(float per_logit) const {
-        uint32_t *bins = (uint32_t *)scratch.sorted;
+        uint32_t *bins = (uint32_t *)scratch.keys;
         __syncthreads();
         for (int i = threadIdx.x; i < cut_bins; i += blockDim.x)
             bins[i] = 0;
@@ -126,7 +126,7 @@ struct team_search {
 
     /* The whole histogram, and zeros where it lay. */
     __device__ void merge_bins() const {
-        uint32_t *bins = (uint32_t *)scratch.sorted;
+        uint32_t *bins = (uint32_t *)scratch.keys;
         for (int i = threadIdx.x; i < cut_bins; i += blockDim.x) {
             bins[i] = __ldcg(row.memory.bins() + i);
             __stcg(row.memory.bins() + i, 0u);
@@ -142,10 +142,11 @@ struct team_search {
         if (team_arrive(row.memory.state) == team.parts) {
             merge_bins();
             const cut_search<T> search = {row, rule, target, scratch};
-            const int bin = search.likely_bin(search.goal(max), rule ? logits * rule->scale : 0.0f);
-            if (threadIdx.x == 0) {
-                state->high = bin > 1 ? max - (float)(bin - 1) * width : INFINITY;
-                state->low = max - (float)(bin + 2) * width;
+            const bin_range bins =
+                search.likely_bins(search.goal(max), rule ? logits * rule->scale : 0.0f);
+            if (threadIdx.x == 0) { /* a tenth of a bin more, for the edges are rounded */
+                state->high = bins.first > 0 ? max - ((float)bins.first - 0.1f) * width : INFINITY;
+                state->low = max - ((float)bins.last + 1.1f) * width;
                 asm volatile("st.release.gpu.global.s32 [%0], 1;" ::"l"(&state->bracketed)
                              : "memory");
             }
@@ -233,8 +234,8 @@ struct team_search {
             *cut = block_kth_of_few(scratch.x, n, (int)(target - above), scratch) + 0.0f;
             return true;
         }
-        rank_candidates(row, *rule, n, row.memory.extra(), above, scratch);
-        return ranked_cut(n, target, cut, scratch);
+        sort_candidates(n, scratch);
+        return sorted_cut(stored_maxima<T>{row}, *rule, n, above, target, cut, scratch);
     }
 
     /* The sums of each segment's weights at or above the cut, into extra; then all of their mass.
@@ -242,8 +243,11 @@ struct team_search {
     __device__ u64 complete_sums(float cut) const {
         const int n = __ldcg(&row.memory.state->team.between);
         for (int i = threadIdx.x; i < n; i += blockDim.x) {
-            const candidate c = scratch.sorted[i];
-            if (c.x >= cut) atomicAdd(row.memory.extra() + c.id / ALEA_SEGMENT, (u64)c.weight);
+            const float x = scratch.x[i];
+            if (!(x >= cut)) continue;
+            const int32_t id = scratch.id[i];
+            const candidate c = weigh_candidate(stored_maxima<T>{row}, *rule, x, id);
+            atomicAdd(row.memory.extra() + id / ALEA_SEGMENT, (u64)c.weight);
         }
         __syncthreads();
         return block_stored_mass(row, *rule, true, scratch.block);

@@ -11,7 +11,8 @@
 
 constexpr int stream_threads = 256;
 constexpr int stream_warps = stream_threads / warp_lanes;
-constexpr int blocks_per_sm = 4; /* 64 registers a thread */
+constexpr int blocks_per_sm = 4;        /* 64 registers a thread */
+constexpr int filter_blocks_per_sm = 3; /* few rows: ordering candidates needs more of them */
 
 /* What is asked of a row's segments. */
 struct stream_plan {
@@ -140,15 +141,20 @@ __device__ __forceinline__ void clear_counters(row_state *state) {
 
 /* ---- launches ---------------------------------------------------------------------------- */
 
-/* Blocks a row takes, and segments a warp: two where that still fills the machine. */
+/* Whether a launch is long enough for the passing of its data to matter more than its end; blocks
+ * that a row takes, and segments a warp: two where that still fills the machine. */
 struct stream_shape {
+    bool large;
     int per_warp, parts;
 };
+
+template <class T> constexpr int large_per_warp = sizeof(typename T::word) == 2 ? 2 : 1;
 
 template <class T> inline stream_shape stream_shape_of(int64_t rows, int32_t vocab) {
     const int segments = (vocab + ALEA_SEGMENT - 1) / ALEA_SEGMENT;
     stream_shape shape;
-    shape.per_warp = sizeof(typename T::word) == 2 && rows * segments >= 128 * 128 ? 2 : 1;
+    shape.large = rows * segments >= 128 * 128;
+    shape.per_warp = shape.large ? large_per_warp<T> : 1;
     const int each = stream_warps * shape.per_warp;
     shape.parts = (segments + each - 1) / each;
     return shape;
