@@ -183,6 +183,6 @@ alea_exit alea__cmd_serve(const alea_settings *settings) {
     if (status >= 0) return ALEA_EXIT_OK;
     if (self.open_code != ALEA_EXIT_OK) return self.open_code;
     alea__complain("%s", error.message);
-    if (status == ALEA_EFORMAT) return ALEA_EXIT_INPUT; /* the chat template */
+    if (status == ALEA_EFORMAT) return ALEA_EXIT_INPUT; /* the chat template, the keys */
     return status == ALEA_EINVAL ? ALEA_EXIT_USAGE : ALEA_EXIT_FAILURE;
 }

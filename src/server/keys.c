@@ -14,7 +14,7 @@
 static alea_status read_file(const char *path, char **text, alea_error *error) {
     FILE *file = fopen(path, "re");
     if (!file)
-        return alea_error_set(error, ALEA_EIO, "cannot read the API keys in %.150s: %s", path,
+        return alea_error_set(error, ALEA_EFORMAT, "cannot read the API keys in %.150s: %s", path,
                               strerror(errno));
     char *bytes = malloc(FILE_BYTES_MAX + 1);
     const size_t length = bytes ? fread(bytes, 1, FILE_BYTES_MAX, file) : 0;
@@ -26,10 +26,10 @@ static alea_status read_file(const char *path, char **text, alea_error *error) {
         const size_t nul_at = strlen(bytes);
         free(bytes);
         if (!failed && length < FILE_BYTES_MAX)
-            return alea_error_set(error, ALEA_EINVAL,
+            return alea_error_set(error, ALEA_EFORMAT,
                                   "the API keys in %.150s are no text: byte %zu is NUL", path,
                                   nul_at);
-        return alea_error_set(error, ALEA_EIO, "cannot read the API keys in %.150s: %s", path,
+        return alea_error_set(error, ALEA_EFORMAT, "cannot read the API keys in %.150s: %s", path,
                               failed ? "reading failed" : "the file is too long");
     }
     *text = bytes;
@@ -70,13 +70,13 @@ alea_status alea__keys_read(const char *path, alea_keys *keys, alea_error *error
         if (is_key(key))
             made.keys[made.n_keys++] = key;
         else
-            status = alea_error_set(error, ALEA_EINVAL,
+            status = alea_error_set(error, ALEA_EFORMAT,
                                     "line %zu of %.150s is no API key: keys are printable ASCII "
                                     "without spaces",
                                     number, path);
     }
     if (status >= 0 && made.n_keys == 0)
-        status = alea_error_set(error, ALEA_EINVAL, "there is no API key in %.150s", path);
+        status = alea_error_set(error, ALEA_EFORMAT, "there is no API key in %.150s", path);
     if (status < 0) {
         alea__keys_free(&made);
         return status;

@@ -12,7 +12,7 @@ typedef struct alea_keys {
     size_t n_keys;
 } alea_keys;
 
-/* A key a line; empty lines and those that begin with '#' are skipped. ALEA_EIO, ALEA_EINVAL (no
+/* A key a line; empty lines and those that begin with '#' are skipped. ALEA_EFORMAT (unreadable, no
  * key, or one that no header can carry), ALEA_ENOMEM. */
 alea_status alea__keys_read(const char *path, alea_keys *keys, alea_error *error) ALEA_MUST_USE;
 

@@ -264,14 +264,14 @@ class Starts(rig.Case):
         path = os.path.join(folder, "file")
         with open(path, "w", encoding="ascii") as file:
             file.write("# nothing\n")
-        self.refused(1, "cannot read the API keys in /nowhere: ", "--api-key-file", "/nowhere")
+        self.refused(3, "cannot read the API keys in /nowhere: ", "--api-key-file", "/nowhere")
         nul = os.path.join(folder, "nul")
         with open(nul, "wb") as file:
             file.write(b"sk-one\n\0sk-two\n")
-        self.refused(2, "the API keys in .* are no text: byte 7 is NUL", "--api-key-file", nul)
+        self.refused(3, "the API keys in .* are no text: byte 7 is NUL", "--api-key-file", nul)
         self.refused(3, "/nul is no text: byte 7 is NUL", "--chat-template", nul)
         self.refused(3, "/nul is no text: byte 7 is NUL", "--config", nul)
-        self.refused(2, "there is no API key in ", "--api-key-file", path)
+        self.refused(3, "there is no API key in ", "--api-key-file", path)
         template = os.path.join(folder, "template")
         with open(template, "w", encoding="ascii") as file:
             file.write("{% for x in %}")
