@@ -49,8 +49,11 @@ static void on_notify(void *user) {
 
 /* ---- ends ---- */
 
-static void end_flight(alea_flight *flight) {
+/* Choices that run are cancelled, and nobody else will learn of their end. */
+static void end_flight(const alea_job *job, alea_flight *flight) {
     if (!flight->request) return;
+    job->server->metrics.finished[ALEA_FINISH_CANCELLED] +=
+        (uint64_t)(job->asked->params.choices - flight->n_finished);
     alea__request_notify(flight->request, NULL, NULL);
     alea__request_cancel(
         flight->request); /* wakes the engine: its slot is free in the next round */
@@ -72,7 +75,7 @@ static void free_job(alea_job *job) {
 static void end_job(alea_job *job) {
     alea_server *server = job->server;
     for (int32_t i = 0; i < job->n_flights; i++)
-        end_flight(&job->flights[i]);
+        end_flight(job, &job->flights[i]);
     if (job->previous)
         job->previous->next = job->next;
     else
@@ -110,12 +113,8 @@ static void fail_late(alea_job *job, alea_status status, const char *message) {
     fail_job(job, &error);
 }
 
-static void count_cancelled(alea_job *job) {
-    for (int32_t i = 0; i < job->n_flights; i++)
-        if (job->flights[i].request)
-            job->server->metrics.finished[ALEA_FINISH_CANCELLED] +=
-                (uint64_t)(job->asked->params.choices - job->flights[i].n_finished);
-    if (job->n_flights > 0) job->visit->finish = "abort";
+static void note_abort(alea_job *job) {
+    if (job->n_flights > 0) job->visit->finish = "abort"; /* for the log */
 }
 
 /* ---- memory ---- */
@@ -148,7 +147,7 @@ static bool is_greedy(alea_job *job) {
 }
 
 static void fail_greedy(alea_job *job) {
-    count_cancelled(job);
+    note_abort(job);
     fail_late(
         job, ALEA_ENOMEM,
         "the request needs more memory than is left for it: ask for fewer prompts, choices or "
@@ -165,7 +164,7 @@ static bool stays_within(alea_job *job) {
 /* ---- ends from outside ---- */
 
 static void on_gone(void *user) {
-    count_cancelled(user);
+    note_abort(user);
     end_job(user);
 }
 
@@ -174,7 +173,7 @@ void alea__jobs_fail(alea_server *server, const char *message) {
     alea__api_error_set(&error, ALEA_FAULT_UNAVAILABLE, NULL, "%s", message);
     while (server->jobs) {
         alea_job *job = server->jobs;
-        count_cancelled(job);
+        note_abort(job);
         fail_job(job, &error);
     }
 }
@@ -221,7 +220,7 @@ static void complete(alea_job *job) {
         return;
     }
     for (int32_t i = 0; i < job->n_flights; i++)
-        end_flight(&job->flights[i]);
+        end_flight(job, &job->flights[i]);
     job->flight_bytes = 0;
     count_bytes(job);
     if (atomic_load(&job->is_ready))
@@ -319,7 +318,7 @@ static bool go_on(alea_job *job, alea_flight *flight, uint64_t now) {
         if (job->asked->stream && !alea__http_writable(job->exchange)) return true;
         alea_status status = alea__request_next(flight->request, 0, &event);
         if (status == ALEA_DONE) {
-            end_flight(flight);
+            end_flight(job, flight);
             job->flight_bytes -= flight->bytes;
             if (!start_next(job, flight)) return false;
             continue;

@@ -322,6 +322,22 @@ class Starts(rig.Case):
                              (times - 1) * (len(prompt) - 1))
         self.assertEqual(server.stop(), 0)
 
+    def test_every_choice_that_began_is_counted_at_its_end(self):
+        """Also those that end because another choice of their request fails."""
+        server = self.start(model="toy:text=1,nan_at=8")
+
+        def finished(reason):
+            return server.metric(f'alea_choices_finished_total{{finished_reason="{reason}"}}')
+        for stream, status in ((False, 500), (True, 200)):
+            before = finished("error"), finished("abort")
+            body = {"prompt": [[1] * 4] * 4, "n": 2, "max_tokens": 20, "ignore_eos": True,
+                    "stream": stream}
+            self.assertEqual(server.ask("POST", "/v1/completions", body)[0], status)
+            self.assertEqual((finished("error") + finished("abort")) - sum(before),
+                             len(body["prompt"]) * body["n"])
+            self.assertGreater(finished("error"), before[0])
+        self.assertEqual(server.stop(), 0)
+
     def test_a_unix_socket_serves_and_is_removed(self):
         path = os.path.join(self.folder(), "alea.sock")
         server = self.start("--unix", path, port=False)
