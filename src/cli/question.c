@@ -12,7 +12,8 @@ alea_exit alea__questions_check(const alea_settings *settings) {
         (settings->text != NULL) + (settings->jsonl != NULL) + (settings->n_operands > 0);
     if (kinds == 1) return ALEA_EXIT_OK;
     alea__complain(kinds ? "score takes files, --text or --jsonl, one of them"
-                         : "score needs something to score: FILE, - , --text or --jsonl");
+                         : "score needs something to score: FILE, - for standard input, --text "
+                           "TEXT or --jsonl FILE");
     return ALEA_EXIT_USAGE;
 }
 
@@ -86,7 +87,8 @@ static alea_exit walk_lines(int fd, const char *name, const walker *self) {
         const alea_status status = alea__read_line(&lines, where, &buffer);
         if (status < 0) code = exit_of_read(status);
         if (status < 0 || buffer.length == 0) break;
-        const alea_bytes line = {buffer.data, buffer.length};
+        const bool ended = buffer.data[buffer.length - 1] == '\n';
+        const alea_bytes line = {buffer.data, buffer.length - ended};
         if (!is_blank_line(line))
             code =
                 alea__question_of_line(line, self->forms, where, number, self->visit, self->user);

@@ -65,6 +65,7 @@ REFUSALS = [
     ("text not UTF-8", INPUT, "not UTF-8 at byte 2", ["score", *TOY, "-"], b"ab\xff"),
     ("prompt longer than the context", INPUT, "context holds 8", ["generate", *TOY, "-c", "8", "-p", "0123456789"], ""),
     ("line no JSON", INPUT, "line 1", ["score", *TOY, "--jsonl", "-"], "{bad\n"),
+    ("line cut short", INPUT, "line 1: column 12: unexpected end of data$", ["score", *TOY, "--jsonl", "-"], '{"text":"a"\n'),
     ("line without a prompt", INPUT, "line 1: .*prompt", ["generate", *TOY, "-l", "-"], '{"text":"a"}\n'),
     ("line with an empty prompt", INPUT, "line 1: .*empty", ["generate", "--model", "toy:bos=0", "-l", "-"], '{"prompt":""}\n'),
     ("line no object", INPUT, "line 1.*object", ["score", *TOY, "--jsonl", "-"], "[1]\n"),
