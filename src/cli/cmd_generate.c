@@ -194,7 +194,8 @@ static alea_exit visit(void *user, const alea_question *question) {
     const size_t valid = alea__utf8_valid_length(question->text);
     if (valid < question->text.length) {
         const alea_status bad =
-            alea_error_set(&error, ALEA_EFORMAT, "the prompt is not UTF-8 at byte %zu", valid);
+            alea_error_set(&error, ALEA_EFORMAT,
+                           "the prompt is not UTF-8 at byte %zu; convert it to UTF-8", valid);
         return refuse(question, bad, &error);
     }
     alea_token_ids ids;

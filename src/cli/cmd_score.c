@@ -94,7 +94,8 @@ static alea_status answer(score_command *self, const alea_question *question, al
         return alea_error_set(error, ALEA_EINVAL, "the text is empty: there is nothing to score");
     const size_t valid = alea__utf8_valid_length(question->text);
     if (valid < question->text.length)
-        return alea_error_set(error, ALEA_EFORMAT, "the text is not UTF-8 at byte %zu", valid);
+        return alea_error_set(error, ALEA_EFORMAT,
+                              "the text is not UTF-8 at byte %zu; convert it to UTF-8", valid);
     alea_token_ids ids;
     alea_status status = encode(self, question, &ids, error);
     if (status < 0) return status;

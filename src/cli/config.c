@@ -28,8 +28,11 @@ static alea_exit read_line(const alea_command *command, const char *path, int nu
     if (equals) *equals = 0;
     const char *name = trim(line);
     const alea_option *option = alea__option_find(command, name, strlen(name));
-    if (!option || strcmp(name, "config") == 0 || strcmp(name, "help") == 0)
-        return complain(path, number, "there is no option", name);
+    if (!option || strcmp(name, "config") == 0 || strcmp(name, "help") == 0) {
+        alea__complain("%s line %d: there is no option '%s'; see alea help %s", path, number, name,
+                       command->name);
+        return ALEA_EXIT_USAGE;
+    }
     if (option->kind == ALEA_OPTION_FLAG) {
         if (value && strcmp(value, "false") == 0) return ALEA_EXIT_OK;
         if (value && strcmp(value, "true") != 0)

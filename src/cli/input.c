@@ -79,7 +79,8 @@ alea_status alea__read_text(const char *path, alea_input_buffer *buffer) {
         const alea_bytes text = {buffer->data, buffer->length};
         const size_t valid = alea__utf8_valid_length(text);
         if (valid < text.length) {
-            alea__complain("%s is not UTF-8 at byte %zu", shown_name(path), valid);
+            alea__complain("%s is not UTF-8 at byte %zu; convert it to UTF-8", shown_name(path),
+                           valid);
             status = ALEA_EFORMAT;
         }
     }
