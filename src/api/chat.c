@@ -291,8 +291,8 @@ static alea_status check_modes(const alea_api *api, const alea_api_values *value
                                 "continue_final_message needs add_generation_prompt: false");
     if (values->chat_template.given && !api->options.trust_request_chat_template)
         return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, "chat_template",
-                                   "chat_template is not supported: this server does not trust "
-                                   "templates in requests");
+                                   "chat_template is not supported: this server was not started "
+                                   "with --trust-request-chat-template");
     if (!values->chat_template.given && !api->chat)
         return alea__api_error_set(error, ALEA_FAULT_UNSUPPORTED, messages_name,
                                    "messages cannot be rendered: %s", api->chat_error);

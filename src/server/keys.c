@@ -76,7 +76,8 @@ alea_status alea__keys_read(const char *path, alea_keys *keys, alea_error *error
                                     number, path);
     }
     if (status >= 0 && made.n_keys == 0)
-        status = alea_error_set(error, ALEA_EFORMAT, "there is no API key in %.150s", path);
+        status = alea_error_set(error, ALEA_EFORMAT,
+                                "there is no API key in %.150s: write one a line", path);
     if (status < 0) {
         alea__keys_free(&made);
         return status;

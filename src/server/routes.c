@@ -281,12 +281,14 @@ void alea__server_request(void *user, alea_http_exchange *exchange) {
     if (!visit)
         fail(server, exchange, ALEA_FAULT_UNAVAILABLE, "out of memory for this request");
     else if (!at)
-        fail(server, exchange, ALEA_FAULT_ROUTE, "there is nothing at this path");
+        fail(server, exchange, ALEA_FAULT_ROUTE,
+             "there is nothing at this path; /openapi.json lists what there is");
     else if (!has_word(at->methods, alea__http_method(exchange)))
         refuse_method(server, exchange, at);
     else if ((at->needs & ALEA_NEEDS_KEY) && server->has_keys &&
              !alea__keys_admit(&server->keys, alea__http_header_of(exchange, "authorization")))
-        fail(server, exchange, ALEA_FAULT_KEY, "a valid API key is needed: Authorization: Bearer");
+        fail(server, exchange, ALEA_FAULT_KEY,
+             "a valid API key is needed: send the header 'Authorization: Bearer KEY'");
     else if (at->refused)
         fail(server, exchange, ALEA_FAULT_UNSUPPORTED, at->refused);
     else if ((at->needs & ALEA_NEEDS_ENGINE) && server->draining)
