@@ -88,7 +88,7 @@ const alea_api_field alea__api_fields[] = {
     FIELD("documents", .type = ALEA_TYPE_OBJECTS, AT(H | T), HONOURED, IN(documents),
           .note = "handed to the template"),
     FIELD("chat_template", STRING, AT(H | T), HONOURED, IN(chat_template),
-          .note = "only where the server was told to trust templates in requests"),
+          .note = "only where the server was started with `--trust-request-chat-template`"),
     FIELD("chat_template_kwargs", .type = ALEA_TYPE_OBJECT, AT(H | T), HONOURED,
           IN(chat_template_kwargs), .note = "variables of the template"),
     FIELD("reasoning_effort", WORD(efforts), AT(H), HONOURED, IN(reasoning_effort),
