@@ -19,6 +19,8 @@
 #include <ggml-cpu.h>
 #include <ggml.h>
 
+#include "support/fill.h"
+
 enum { MEMORY_BYTES = 256 << 20, SHAPES = 120 };
 
 typedef struct shape {
@@ -35,8 +37,7 @@ typedef struct inputs {
 static uint64_t state;
 
 static uint32_t draw(uint32_t below) {
-    state = state * UINT64_C(6364136223846793005) + UINT64_C(1442695040888963407);
-    return (uint32_t)(state >> 33) % below;
+    return (uint32_t)(test_random(&state) % below);
 }
 
 static shape draw_shape(void) {
@@ -166,7 +167,7 @@ static void check_row(const shape *s, const inputs *in, int32_t stream, int32_t 
     free(sums);
 }
 
-static void each_row_has_the_same_bytes_alone_and_is_right(void **unused) {
+static void test_each_row_has_the_same_bytes_alone_and_is_right(void **unused) {
     (void)unused;
     state = 20261130;
     for (int32_t i = 0; i < SHAPES; i++) {
@@ -192,7 +193,7 @@ static void each_row_has_the_same_bytes_alone_and_is_right(void **unused) {
 
 int main(void) {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(each_row_has_the_same_bytes_alone_and_is_right),
+        cmocka_unit_test(test_each_row_has_the_same_bytes_alone_and_is_right),
     };
     return cmocka_run_group_tests_name("attention", tests, NULL, NULL);
 }
