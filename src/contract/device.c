@@ -182,10 +182,11 @@ static void put_lanes(alea_device_completion *d, const int32_t *requested,
     const int32_t capacity = d->config.layout.capacity;
     for (int32_t slot = 0; slot < capacity; slot++)
         d->last_lane[slot] = -1;
-    for (int32_t i = 0; i < d->config.lanes; i++) {
+    for (int32_t i = 0; i < d->config.lanes; i++)
         out[i] = (alea_cuda_lane){.slot = -1};
+    for (int32_t i = 0; i < n_lanes; i++) {
         const alea_device_lane *lane = &lanes[i];
-        if (i >= n_lanes || lane->slot < 0 || lane->slot >= capacity) continue;
+        if (lane->slot < 0 || lane->slot >= capacity) continue;
         bool repeated = false;
         for (int32_t j = d->last_lane[lane->slot]; j >= 0 && !repeated; j = d->lane_before[j])
             repeated = lanes[j].epoch == lane->epoch;
