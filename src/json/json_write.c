@@ -1,4 +1,4 @@
-/* The writer. Every byte passes `put`; every value passes `before_value`. */
+/* The writer. Every byte passes `put` or `put_plain`; every value passes `before_value`. */
 #include "json/json_write.h"
 
 #include <stdlib.h>

@@ -31,9 +31,9 @@ typedef struct alea_row_scan {
 
 /*
  * Read the row's maxima, with the threads of `pool` where there is one. With 1 <= k <=
- * ALEA_TOP_MAX, *group is the k-th largest of the lane maxima; where there are fewer lanes, one of
- * the least, or -inf if none does: at least k elements reach it, and at most 64*(k - 1) exceed it,
- * 64 being a lane's elements. With k = 0 group may be NULL.
+ * ALEA_TOP_MAX and k <= vocab, at least k elements reach *group and at most 64*(k - 1) exceed it,
+ * 64 being a lane's elements: it is the k-th largest of the lane maxima or, where there are fewer
+ * lanes, one of the least that k elements reach; -inf where none is. With k = 0 group may be NULL.
  */
 void alea__row_scan(const alea_kernel_table *kernels, alea_pool *pool, const float *logits,
                     int32_t vocab, int32_t k, float *group, alea_row_scan *scan);

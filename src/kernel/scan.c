@@ -74,8 +74,8 @@ static void scan_shared(scan_job *job, row_tops *tops) {
         tops_add(tops, job->k, parts[i].most, parts[i].groups, job->k);
 }
 
-/* One segment has fewer lanes than the largest k: then a maximum that k elements reach, one of the
- * last, since the first are reached by few. */
+/* One segment has fewer lanes than the largest k: then one of the least maxima, if k elements reach
+ * it. Larger ones are not tried: few do. */
 static float scan_group(const alea_row_scan *scan, const row_tops *tops, int32_t k) {
     if (k <= ALEA_LANES || scan->n_segments > 1) return tops->groups[k - 1];
     for (int32_t i = ALEA_LANES * 3 / 4; i < ALEA_LANES; i++) {
