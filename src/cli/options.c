@@ -53,7 +53,8 @@ const alea_command alea__commands[] = {
     {"bench", ALEA_COMMAND_BENCH, "core|engine|ops", 1, "measure, beside peers and floors",
      "core: tokens per second of scoring and of decoding, beside the engine's own.\n"
      "engine: tokens per second of 1, 4 and 16 requests, beside a bare loop over the same core.\n"
-     "ops: time of each operator, beside the time that reading its input takes.",
+     "ops: time of each operator, beside the time that reading its input takes.\n"
+     "core and engine take some minutes, without a word until they have results.",
      alea__cmd_bench},
 };
 const size_t alea__n_commands = sizeof alea__commands / sizeof *alea__commands;
