@@ -167,9 +167,9 @@ void alea__engine_stop(alea_engine *engine);
 void alea__engine_stats_read(alea_engine *engine, alea_engine_stats *stats);
 
 /*
- * The next event of any choice, in order within each choice. ALEA_MORE: none now (after waiting at
- * most `timeout_ms`; 0: no waiting, negative: for ever); ALEA_DONE: all choices have finished and
- * everything was read.
+ * The next event of any choice, in order within each choice, those of the prompt first. ALEA_MORE:
+ * none now (after waiting at most `timeout_ms`; 0: no waiting, negative: for ever); ALEA_DONE: all
+ * choices have finished and everything was read.
  * Threads   one reader a request
  */
 alea_status alea__request_next(alea_request *request, int32_t timeout_ms,

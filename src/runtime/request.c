@@ -433,10 +433,12 @@ static alea_status take_event_of(alea_run *run, alea_event *event) {
     return ALEA_OK;
 }
 
-/* The same for whichever choice has something; each in turn. */
+/* The same for whichever choice has something; each in turn. What the prompt scored may open the
+ * answers of all choices, so it comes before what they drew: nobody has to hold them back. */
 static alea_status take_event(alea_request *request, alea_event *event) {
     const int32_t n = request->params.choices;
     int32_t told = 0;
+    if (request->scores.head < request->scores.tail) return take_event_of(&request->runs[0], event);
     for (int32_t i = 0; i < n; i++) {
         alea_run *run = &request->runs[(request->next_choice + i) % n];
         const alea_status status = take_event_of(run, event);

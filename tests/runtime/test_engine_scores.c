@@ -380,6 +380,32 @@ static void test_an_unread_prompt_pauses_its_own_request_only(void **state) {
     rig_close(&r);
 }
 
+/* All choices of an echoed prompt begin with its scores: what came first would have to wait. */
+static void test_the_scores_of_a_prompt_come_before_what_any_choice_draws(void **state) {
+    (void)state;
+    int32_t tokens[MOST];
+    score_fill(tokens, MOST, 8);
+    for (int32_t max_tokens = 0; max_tokens < 3; max_tokens++) {
+        rig r = rig_open(score_toy, 3, 512, score_options(512, ALEA_SCORED_CACHE_ON));
+        alea_request_params p = score_params(1, max_tokens);
+        p.choices = 3;
+        alea_request *request = rig_submit(&r, tokens, MOST, &p);
+        while (alea__engine_step(r.engine, 1) != ALEA_DONE)
+            continue;
+        alea_event event;
+        for (int32_t i = 0; i < MOST; i++) {
+            assert_int_equal(alea__request_next(request, 0, &event), ALEA_OK);
+            assert_int_equal(event.kind, ALEA_EVENT_PROMPT);
+            assert_int_equal(event.index, i);
+        }
+        for (int32_t i = 0; i < 3 * (max_tokens + 1); i++)
+            assert_int_equal(alea__request_next(request, 0, &event), ALEA_OK);
+        assert_int_equal(alea__request_next(request, 0, &event), ALEA_DONE);
+        alea__request_release(request);
+        rig_close(&r);
+    }
+}
+
 /* ---- rounds of their own ---- */
 
 enum { SCORED_PROMPT = 90 };
@@ -648,6 +674,7 @@ int main(void) {
         cmocka_unit_test(test_the_first_of_several_bad_rows_is_named),
         cmocka_unit_test(test_a_cancel_in_the_middle_ends_the_scores_in_order),
         cmocka_unit_test(test_an_unread_prompt_pauses_its_own_request_only),
+        cmocka_unit_test(test_the_scores_of_a_prompt_come_before_what_any_choice_draws),
         cmocka_unit_test(test_scored_prompts_never_share_a_round_with_others),
         cmocka_unit_test(test_scores_do_not_depend_on_the_order_of_prompts_CORE_01),
         cmocka_unit_test(test_the_longest_prompt_is_scored_alone_and_in_company_CORE_02),
