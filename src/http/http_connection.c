@@ -21,6 +21,17 @@ void alea__http_mark(alea_http_exchange *connection) {
     connection->server->marked = connection;
 }
 
+static void unmark(alea_http_exchange *connection) {
+    alea_http_exchange **at = &connection->server->marked;
+    while (connection->marked && *at) {
+        if (*at == connection) {
+            *at = connection->next_marked;
+            return;
+        }
+        at = &(*at)->next_marked;
+    }
+}
+
 size_t alea__http_unsent(const alea_http_exchange *connection) {
     return connection->out.length + connection->body.length +
            uv_stream_get_write_queue_size(&connection->socket.stream);
@@ -344,6 +355,7 @@ static void on_closed(uv_handle_t *handle) {
     alea_http_exchange *connection = handle->data;
     if (--connection->n_handles > 0) return;
     alea_http_server *server = connection->server;
+    unmark(connection);
     if (connection->previous)
         connection->previous->next = connection->next;
     else

@@ -97,7 +97,7 @@ struct alea_http_server {
     int n_listeners;
     char address[160];
     uv_prepare_t before_sleep; /* these two send what was marked: nothing waits for another */
-    uv_check_t after_sleep;    /* event, and none is freed while it is marked */
+    uv_check_t after_sleep;    /* event; who is marked meanwhile has its turn after the next poll */
     uv_async_t wake;
     uv_timer_t alarm, grace, retry;
     uv_signal_t signals[2];

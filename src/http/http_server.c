@@ -256,19 +256,24 @@ static void cut_all(alea_http_server *server) {
     }
 }
 
+/* Once each: what a connection has to do after that, more to send or its next request, waits until
+ * the loop has looked at everybody. A client that takes all it gets would keep the loop for itself.
+ */
 static void settle_marked(alea_http_server *server) {
-    while (server->marked || (server->stopping && !server->stopped)) {
-        if (server->stopping && !server->stopped) {
-            server->stopped = true;
-            end_grace(server);
-            cut_all(server);
-        }
-        alea_http_exchange *connection = server->marked;
-        if (!connection) continue;
-        server->marked = connection->next_marked;
+    if (server->stopping && !server->stopped) {
+        server->stopped = true;
+        end_grace(server);
+        cut_all(server);
+    }
+    alea_http_exchange *connection = server->marked;
+    server->marked = NULL;
+    while (connection) {
+        alea_http_exchange *next = connection->next_marked;
         connection->marked = false;
         alea__http_settle(connection);
+        connection = next;
     }
+    if (server->marked || (server->stopping && !server->stopped)) uv_async_send(&server->wake);
 }
 
 static void before_sleep(uv_prepare_t *prepare) {

@@ -65,6 +65,15 @@ static void flood(void *user) {
     }
 }
 
+/* Slower than its reader, so that the socket never fills: each event is more than is queued. */
+static void toil(void *user) {
+    static char data[256 << 10];
+    const struct timespec work = {.tv_nsec = 1000000};
+    nanosleep(&work, NULL);
+    alea__http_stream_event(((holder *)user)->exchange, (alea_bytes){(uint8_t *)data, sizeof data});
+    (void)alea__http_writable(((holder *)user)->exchange);
+}
+
 static void stream(alea_http_exchange *exchange, int n) {
     alea__http_stream_begin(exchange, NULL, 0);
     for (int i = 0; i < n; i++) {
@@ -111,6 +120,11 @@ static void on_request(void *user, alea_http_exchange *exchange) {
         atomic_store(&self->flooded_bytes, 0);
         if (floods) alea__http_on_writable(exchange, flood);
         if (floods) flood(alea__http_tag_of(exchange));
+    } else if (strcmp(path, "/toil") == 0) {
+        alea__http_stream_begin(exchange, NULL, 0);
+        hold(self, exchange, false);
+        alea__http_on_writable(exchange, toil);
+        toil(alea__http_tag_of(exchange));
     } else if (strcmp(path, "/given") == 0) {
         char *text = malloc((size_t)number);
         memset(text, 'g', (size_t)number);

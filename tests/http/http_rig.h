@@ -17,8 +17,8 @@
  * Paths: /late a stream that begins when ping_ms have passed; /echo the body, /back the body
  * itself, moved; /where path, query
  * and x-word; /hold no answer until rig_release; /stream?N that many events, then the end; /quiet a
- * stream without events; /flood events as long as the stream is writable; /huge?N a body of N
- * bytes, /given?N the same from the heap.
+ * stream without events; /flood events as long as the stream is writable; /toil large events, each
+ * once the last one has gone; /huge?N a body of N bytes, /given?N the same from the heap.
  */
 typedef struct rig {
     alea_http_server *server;

@@ -524,6 +524,28 @@ static void test_a_paused_stream_goes_on_when_it_is_read(void **state) {
     rig_wait(&server.gone, 1);
 }
 
+static void *take_all(void *user) {
+    static char sink[1 << 20];
+    while (recv(*(int *)user, sink, sizeof sink, 0) > 0)
+        continue;
+    return NULL;
+}
+
+static void test_a_reader_that_takes_everything_does_not_keep_the_loop(void **state) {
+    (void)state;
+    int fd = rig_connect(&server);
+    pthread_t reader;
+    rig_send(fd, GET("/toil"));
+    pthread_create(&reader, NULL, take_all, &fd);
+    rig_wait(&server.requests, 1);
+    for (int i = 0; i < 10; i++)
+        expect(GET_LAST("/where"), "200 OK", "/where");
+    shutdown(fd, SHUT_RDWR);
+    pthread_join(reader, NULL);
+    close(fd);
+    rig_wait(&server.gone, 1);
+}
+
 /* ---- ends of the server ---- */
 
 static void test_a_drain_lets_requests_finish(void **state) {
@@ -742,6 +764,7 @@ int main(void) {
         HASTY(test_a_stream_may_begin_when_waiting_gets_long),
         HASTY(test_a_stream_that_is_not_read_is_paused_then_cut),
         HASTY(test_a_paused_stream_goes_on_when_it_is_read),
+        ON(test_a_reader_that_takes_everything_does_not_keep_the_loop),
         cmocka_unit_test(test_a_drain_lets_requests_finish),
         cmocka_unit_test(test_a_drain_without_connections_ends_at_once),
         cmocka_unit_test(test_a_stop_tells_every_owner),
