@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <dirent.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -367,6 +368,41 @@ static void test_rows_come_in_the_order_of_the_items(void **state) {
     alea_core_close(core);
 }
 
+/* The ids of this process's threads, added up; *n is how many there are. */
+static long thread_ids(int *n) {
+    DIR *folder = opendir("/proc/self/task");
+    assert_non_null(folder);
+    long sum = 0;
+    *n = 0;
+    for (const struct dirent *entry; (entry = readdir(folder));) {
+        const long id = strtol(entry->d_name, NULL, 10);
+        sum += id;
+        *n += id > 0;
+    }
+    closedir(folder);
+    return sum;
+}
+
+/* A thread made anew for a round may be put beside another one, and the round takes three times as
+ * long. */
+static void test_rounds_are_computed_by_the_same_threads(void **state) {
+    (void)state;
+    char path[MODEL_PATH_BYTES];
+    const int32_t tokens[3] = {20, 21, 22};
+    int before = 0, with_core = 0, later = 0;
+    alea_error error;
+    tiny_model("--type f32", path);
+    thread_ids(&before);
+    alea_core *core = open_llama(path, 0, 0, 1, 8, 3);
+    const long ids = thread_ids(&with_core);
+    assert_int_equal(with_core, before + 2);
+    for (int32_t i = 0; i < 3; i++)
+        assert_int_equal(run(core, 0, i, 1, 0, tokens, &error), ALEA_OK);
+    assert_int_equal(thread_ids(&later), ids);
+    assert_int_equal(later, with_core);
+    alea_core_close(core);
+}
+
 static bool stop_at_once(float done, void *user) {
     (void)done;
     ++*(int *)user;
@@ -406,6 +442,7 @@ int main(void) {
         cmocka_unit_test(test_sequences_grow_are_cut_and_are_copied),
         cmocka_unit_test(test_a_sequence_fills_its_context_and_no_more),
         cmocka_unit_test(test_rows_come_in_the_order_of_the_items),
+        cmocka_unit_test(test_rounds_are_computed_by_the_same_threads),
         cmocka_unit_test(test_loading_can_be_cancelled),
     };
     return cmocka_run_group_tests_name("llama", tests, NULL, group_teardown);

@@ -10,7 +10,7 @@ must be read again, never patched by luck.
 """
 import pathlib
 
-VERSION = 5  # ggml_cpu_alea_version(); raise it whenever an edit changes
+VERSION = 6  # ggml_cpu_alea_version(); raise it whenever an edit changes
 
 CPU = "ggml/src/ggml-cpu/"
 
@@ -286,7 +286,22 @@ EDITS = [
 
     # A thread that waits for another gives its processor away after some 20 us: where other
     # programs run too, the one waited for may need just that processor. Spinning on made a test of
-    # 2 seconds take 100 on two busy cores; on idle ones there is nothing to give way to.
+    # 2 seconds take 100 on two busy cores; on idle ones there is nothing to give way to. Yielding
+    # alone never leaves a processor, so two threads that the scheduler put on one stayed there
+    # while another idled, at a third of the speed; who wakes from a sleep is placed anew.
+    (CPU + "ggml-cpu.c", "void ggml_barrier(struct ggml_threadpool * tp) {\n", 1,
+     """static void ggml_alea_give_way(void) {
+    static __thread unsigned times;
+    if (++times % 16 != 0) {
+        sched_yield();
+    } else {
+        const struct timespec shortest = { 0, 1 };
+        nanosleep(&shortest, NULL);
+    }
+}
+
+void ggml_barrier(struct ggml_threadpool * tp) {
+"""),
     (CPU + "ggml-cpu.c",
      """    while (atomic_load_explicit(&tp->n_barrier_passed, memory_order_relaxed) == n_passed) {
         ggml_thread_cpu_relax();
@@ -298,7 +313,7 @@ EDITS = [
             spins++;
             ggml_thread_cpu_relax();
         } else {
-            sched_yield();
+            ggml_alea_give_way();
         }
     }
 """),

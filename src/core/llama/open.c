@@ -5,6 +5,7 @@
 #include "core/llama/open.h"
 
 #include <pthread.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -270,6 +271,27 @@ static alea_status make_context(const alea_core_options *options, alea_llama_eng
     return ALEA_OK;
 }
 
+/*
+ * Without a pool libllama makes threads for every round and ends them. They do not poll for the
+ * next one: between rounds the processors are those of the rows' reduction. Signals stay with the
+ * threads that wait for them.
+ */
+static alea_status attach_pool(alea_llama_engine *engine, alea_error *error) {
+    if (engine->threads < 2) return ALEA_OK;
+    struct ggml_threadpool_params params = ggml_threadpool_params_default(engine->threads);
+    params.poll = 0;
+    sigset_t all, before;
+    sigfillset(&all);
+    pthread_sigmask(SIG_SETMASK, &all, &before);
+    engine->pool = ggml_threadpool_new(&params);
+    pthread_sigmask(SIG_SETMASK, &before, NULL);
+    if (engine->pool == NULL)
+        return alea_error_set(error, ALEA_ENOMEM, "libllama makes no pool of %d threads",
+                              (int)engine->threads);
+    llama_attach_threadpool(engine->context, engine->pool, engine->pool);
+    return ALEA_OK;
+}
+
 alea_status alea__llama_engine_open(const alea_core_options *options, const alea_gguf_facts *facts,
                                     bool trial, alea_llama_engine *engine, alea_error *error) {
     alea_llama_engine made = {.model = NULL};
@@ -285,6 +307,7 @@ alea_status alea__llama_engine_open(const alea_core_options *options, const alea
     const bool vocab_only = (options->flags & ALEA_CORE_VOCAB_ONLY) != 0;
     if (!vocab_only) status = refuse_unfit(made.model, options->model, error);
     if (!vocab_only && status == ALEA_OK) status = make_context(options, &made, error);
+    if (!vocab_only && status == ALEA_OK) status = attach_pool(&made, error);
     if (status < 0) {
         alea__llama_engine_close(&made);
         return status;
@@ -295,6 +318,7 @@ alea_status alea__llama_engine_open(const alea_core_options *options, const alea
 
 void alea__llama_engine_close(alea_llama_engine *engine) {
     if (engine->context != NULL) llama_free(engine->context);
+    if (engine->pool != NULL) ggml_threadpool_free(engine->pool);
     if (engine->model != NULL) llama_model_free(engine->model);
     *engine = (alea_llama_engine){.model = NULL};
 }

@@ -7,10 +7,12 @@
 
 struct llama_model;
 struct llama_context;
+struct ggml_threadpool;
 
 typedef struct alea_llama_engine {
     struct llama_model *model;
     struct llama_context *context; /* NULL with ALEA_CORE_VOCAB_ONLY */
+    struct ggml_threadpool *pool;  /* NULL with one thread */
     int32_t threads;
     int32_t round_rows;
     uint64_t cache_bytes;
