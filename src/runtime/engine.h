@@ -35,6 +35,8 @@ typedef struct alea_engine_options {
     int32_t queue_tokens;   /* unread tokens of a choice before it pauses, and positions of a scored
                                prompt; 256, and of those two rounds if that is more */
     int32_t threads;        /* for the rows; the affinity mask */
+    int32_t brief_rows;     /* rounds of so few rows are presented before the next one is computed,
+                               not beside it; 4; -1: none */
     bool no_prefix_cache;
     bool no_overlap;      /* compute and present in turn, on one thread */
     bool prompt_logprobs; /* take the memory that scored prompts need; else they are refused */

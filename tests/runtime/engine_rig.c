@@ -19,6 +19,7 @@ rig rig_open(const char *toy, int32_t slots, int32_t round_tokens, alea_engine_o
                                     .round_tokens = round_tokens,
                                     .round_rows = slots > 64 ? slots : 64};
     if (alea_core_open(alea_core_toy(), &core, &r.core, &error) < 0) fail_msg("%s", error.message);
+    if (options.brief_rows == 0) options.brief_rows = -1; /* the faults lie where rounds overlap */
     if (alea__engine_create(r.core, &options, &r.engine, &error) < 0) {
         fail_msg("%s", error.message);
     }

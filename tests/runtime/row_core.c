@@ -129,6 +129,7 @@ rig row_core_open(const row_core_ways *asked, alea_engine_options options) {
     rig r = {0};
     alea_error error = {0};
     const alea_core_options core = {.struct_bytes = sizeof core, .model = ""};
+    if (options.brief_rows == 0) options.brief_rows = -1; /* as rig_open does */
     if (alea_core_open(&api, &core, &r.core, &error) < 0 ||
         alea__engine_create(r.core, &options, &r.engine, &error) < 0)
         fail_msg("%s", error.message);

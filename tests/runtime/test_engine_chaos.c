@@ -155,6 +155,7 @@ static void run_faulty(uint64_t seed) {
     rig r = open_bad((alea_engine_options){.threads = 1 + (int32_t)(seed % 2),
                                            .no_overlap = seed / 2 % 2,
                                            .queue_tokens = 1 + (int32_t)(seed % 5),
+                                           .brief_rows = (int32_t)(seed / 4 % 4) - 1,
                                            .prompt_logprobs = true});
     faults = seed * 77 + 1;
     alea_request *requests[REQUESTS];

@@ -119,6 +119,7 @@ static void run_schedule(uint64_t seed, int32_t n_company) {
                                          .round_tokens = s.crowd ? 64 + size : size,
                                          .queue_tokens = 1 + draw(8),
                                          .threads = 1 + draw(2),
+                                         .brief_rows = draw(6) - 1,
                                          .no_prefix_cache = draw(4) == 0,
                                          .no_overlap = draw(3) == 0};
     rig r = open_engine(options);
