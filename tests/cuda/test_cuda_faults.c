@@ -13,6 +13,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "cuda/on_device.h"
 #include "ops/cuda.h"
 #include "ops/rig.h"
 
@@ -21,20 +22,6 @@ static const alea_cuda_api *device_or_skip(void) {
     const alea_cuda_api *api = alea__cuda_open(&error);
     if (!api) skip();
     return api;
-}
-
-/* Device memory that a test filled from the host. */
-static void *on_device(const alea_cuda_api *api, const void *host, size_t bytes) {
-    void *there = NULL;
-    assert_int_equal(api->lab.allocate(bytes, &there), 0);
-    if (host) assert_int_equal(api->lab.copy_in(there, host, bytes, NULL), 0);
-    assert_int_equal(api->lab.stream_wait(NULL), 0);
-    return there;
-}
-
-static DLTensor *there(DLTensor *t) {
-    t->device = (DLDevice){kDLCUDA, 0};
-    return t;
 }
 
 static void test_faults_are_told_in_a_line(void **state) {

@@ -15,6 +15,7 @@
 #include <string.h>
 
 #include "cuda/cuda_copy.h"
+#include "cuda/on_device.h"
 #include "ops/cuda.h"
 #include "ops/rig.h"
 #include "support/fill.h"
@@ -568,20 +569,6 @@ static void test_positions_of_the_best(void **state) {
 }
 
 /* ---- what only a device can get wrong ----------------------------------------------------- */
-
-/* Device memory that a test filled from the host. */
-static void *on_device(const alea_cuda_api *api, const void *host, size_t bytes) {
-    void *there = NULL;
-    assert_int_equal(api->lab.allocate(bytes, &there), 0);
-    if (host) assert_int_equal(api->lab.copy_in(there, host, bytes, NULL), 0);
-    assert_int_equal(api->lab.stream_wait(NULL), 0);
-    return there;
-}
-
-static DLTensor *there(DLTensor *t) {
-    t->device = (DLDevice){kDLCUDA, 0};
-    return t;
-}
 
 /* Values that the host would have refused are the row's own trouble. */
 static void test_bad_values_stay_in_their_row(void **state) {

@@ -132,6 +132,7 @@ EDITS = [
      "ggml_vec_tanh_f32(tile_rows * KV_TILE_SZ, "),
     (CPU + "ops.cpp", "for (int tq = 0; tq < Q_TILE_SZ; tq++) {", 3,
      "for (int tq = 0; tq < tile_rows; tq++) {"),
+
     # Fewer rows than a tile: it takes those of all heads that share keys and values, so that these
     # are converted once for all of them; and a thread takes its heads in one go.
     (CPU + "ops.cpp",
