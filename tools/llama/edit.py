@@ -10,7 +10,7 @@ must be read again, never patched by luck.
 """
 import pathlib
 
-VERSION = 6  # ggml_cpu_alea_version(); raise it whenever an edit changes
+VERSION = 7  # ggml_cpu_alea_version(); raise it whenever an edit changes
 
 CPU = "ggml/src/ggml-cpu/"
 
@@ -91,6 +91,60 @@ static void ggml_alea_pack_keys_f16(float * packed, const char * keys, size_t st
         }
     }
 }
+
+"""
+
+# Up to four rows of Q4_1 weights by one column of Q8_1: what ggml computes for each alone, with its
+# multiply-adds written out, but four sums at once, and the next rows asked for meanwhile.
+FOUR_ROWS = """
+#if defined(GGML_ALEA_FOUR_ROWS)
+static inline __m128i ggml_alea_scale_and_min(const block_q4_1 * x) {
+    int32_t both;
+    memcpy(&both, x, sizeof(both));
+    return _mm_cvtsi32_si128(both);
+}
+
+#define GGML_ALEA_ADD(r) \\
+    acc[r] = _mm256_fmadd_ps(_mm256_permutevar8x32_ps(scales, _mm256_set1_epi32(2*r)), \\
+                             mul_sum_us8_pairs_float(bytes_from_nibbles_32(x[r][ib].qs), qy), acc[r])
+
+void ggml_alea_dot_four_q4_1_q8_1(int n, float * s, int rows, const void * vx, size_t bx, const void * vy) {
+    const block_q4_1 * x[4];
+    for (int r = 0; r < 4; r++) {
+        x[r] = (const block_q4_1 *)((const char *) vx + (size_t)(r < rows ? r : 0)*bx);
+    }
+    const block_q8_1 * y = (const block_q8_1 *) vy;
+    __m256 acc[4] = { _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps(), _mm256_setzero_ps() };
+    __m256 mins = _mm256_setzero_ps();
+
+    for (int ib = 0; ib < n/QK8_1; ++ib) {
+        for (int r = 0; r < 4; r++) {
+            __builtin_prefetch((const char *) &x[r][ib] + 4*bx);
+        }
+        // scale and minimum of each row, times scale and sum of the column
+        const __m128i low  = _mm_unpacklo_epi32(ggml_alea_scale_and_min(&x[0][ib]), ggml_alea_scale_and_min(&x[1][ib]));
+        const __m128i high = _mm_unpacklo_epi32(ggml_alea_scale_and_min(&x[2][ib]), ggml_alea_scale_and_min(&x[3][ib]));
+        const __m256 dm = _mm256_cvtph_ps(_mm_unpacklo_epi64(low, high));
+        int32_t column;
+        memcpy(&column, &y[ib], sizeof(column));
+        const __m256 ds = _mm256_cvtph_ps(_mm_set1_epi32(column));
+        const __m256 scales = _mm256_mul_ps(dm, ds);
+        mins = _mm256_fmadd_ps(dm, ds, mins);
+
+        const __m256i qy = _mm256_loadu_si256((const __m256i *) y[ib].qs);
+        GGML_ALEA_ADD(0);
+        GGML_ALEA_ADD(1);
+        GGML_ALEA_ADD(2);
+        GGML_ALEA_ADD(3);
+    }
+
+    float min_sums[8];
+    _mm256_storeu_ps(min_sums, mins);
+    for (int r = 0; r < rows; r++) {
+        s[r] = hsum_float_8(acc[r]) + min_sums[2*r + 1];
+    }
+}
+#endif
 
 """
 
@@ -279,6 +333,33 @@ EDITS = [
             for (int64_t i = 0; i < RM; ++i)
                 Cv[j][i] = D{};
 """),
+
+    # Q4_1, which no kernel of llamafile or tiled.cpp covers: four rows of weights at a time. One row
+    # alone waits for its own sum and for memory; decoding takes a fifth less, prompts a third.
+    (CPU + "quants.h", "#ifdef __cplusplus\nextern \"C\" {\n#endif\n", 1,
+     """#ifdef __cplusplus
+extern "C" {
+#endif
+
+#if defined(__AVX2__) && defined(__F16C__)
+#define GGML_ALEA_FOUR_ROWS 1
+void ggml_alea_dot_four_q4_1_q8_1(int n, float * s, int rows, const void * vx, size_t bx, const void * vy);
+#endif
+"""),
+    (CPU + "arch/x86/quants.c", "void ggml_vec_dot_mxfp4_q8_0(", 1,
+     FOUR_ROWS.lstrip() + "void ggml_vec_dot_mxfp4_q8_0("),
+    (CPU + "ggml-cpu.c",
+     """                for (int64_t ir0 = iir0; ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += num_rows_per_vec_dot) {
+                    vec_dot(""", 1,
+     """                int64_t ir0 = iir0;
+#if defined(GGML_ALEA_FOUR_ROWS)
+                for (; type == GGML_TYPE_Q4_1 && ggml_cpu_alea_invariant() && ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += 4) {
+                    const int rows = (int) MIN(4, ir0_end - ir0);
+                    ggml_alea_dot_four_q4_1_q8_1(ne00, &tmp[ir0 - iir0], rows, src0_row + ir0 * nb01, nb01, src1_col);
+                }
+#endif
+                for (; ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += num_rows_per_vec_dot) {
+                    vec_dot("""),
 
     # K-quants: the tiled product from one row on.
     (CPU + "tiled/tiled.cpp",
