@@ -29,6 +29,7 @@ struct alea_pool {
     _Atomic uint32_t finished;  /* tasks of this run that are done */
     _Atomic int32_t sleepers;   /* workers that wait on `wake` */
     _Atomic bool caller_sleeps; /* the caller waits on `done` */
+    _Atomic bool resting;       /* no run is near: sleep at once */
     _Atomic bool stop;
     pthread_mutex_t lock; /* guards nothing but the two waits */
     pthread_cond_t wake, done;
@@ -82,7 +83,7 @@ static void pool_work(alea_pool *pool, uint32_t run) {
 
 /* Wait until the ticket shows another run than `seen`, or the pool stops. */
 static void worker_wait(alea_pool *pool, uint32_t seen) {
-    for (uint32_t i = 0; i < pool->spins; i++) {
+    for (uint32_t i = 0; i < pool->spins && !pool->resting; i++) {
         if (run_of(pool->ticket) != seen || pool->stop) return;
         spin_pause();
     }
@@ -127,6 +128,7 @@ void alea__pool_run(alea_pool *pool, alea_task_fn task, void *user, int32_t n_ta
     pool->user = user;
     pool->n_tasks = (uint32_t)n_tasks;
     pool->finished = 0;
+    pool->resting = false;
     pool->ticket = (uint64_t)run << 32;
     wake_sleepers(pool);
     pool_work(pool, run);
@@ -183,6 +185,10 @@ void alea__pool_destroy(alea_pool *pool) {
     pthread_cond_destroy(&pool->done);
     pthread_mutex_destroy(&pool->lock);
     free(pool);
+}
+
+void alea__pool_rest(alea_pool *pool) {
+    if (pool) pool->resting = true;
 }
 
 int32_t alea__pool_threads(const alea_pool *pool) {

@@ -22,4 +22,8 @@ int32_t alea__pool_threads(const alea_pool *pool);
  * A NULL pool runs everything on the caller. Allocates nothing. */
 void alea__pool_run(alea_pool *pool, alea_task_fn task, void *user, int32_t n_tasks);
 
+/* No run comes soon: the workers leave the processors to others instead of looking for one. A hint;
+ * the next run ends it. NULL is no pool. */
+void alea__pool_rest(alea_pool *pool);
+
 #endif

@@ -15,6 +15,7 @@ typedef struct reduction {
     alea_completion *completion;
     int32_t frame;
     const alea_reduce_batch *batch;
+    int32_t columns; /* of the lane with most tokens */
     atomic_llong positions;
     atomic_llong failed;
     atomic_llong words_written;
@@ -120,9 +121,8 @@ static void reduce_position(reduction *r, int32_t slot, int32_t position, const 
 /* Task `index` is one (lane, column); columns beyond the committed prefix end here, unread. */
 static void reduce_task(void *user, int32_t index) {
     reduction *r = user;
-    const int32_t tokens = r->completion->layout.tokens;
-    const alea_reduce_lane *lane = &r->batch->lanes[index / tokens];
-    const int32_t column = index % tokens;
+    const alea_reduce_lane *lane = &r->batch->lanes[index / r->columns];
+    const int32_t column = index % r->columns;
     if (lane->verdict != ALEA_REDUCED || column >= lane->offered_rows) return;
     const int64_t *record = alea__completion_record(r->completion, r->frame, lane->slot);
     if (column >= record[ALEA_RECORD_AT_COUNT]) return;
@@ -155,10 +155,11 @@ alea_status alea__reduce(const alea_kernel_table *kernels, alea_pool *pool,
         alea_record record;
         status = alea__record_read(completion, frame, lane->slot, &record, error);
         if (status < 0) return status;
+        if (r.columns < record.count) r.columns = record.count;
         done.forced += count_forced(completion, frame, lane);
     }
     if (done.lanes[ALEA_REDUCED] > 0)
-        alea__pool_run(pool, reduce_task, &r, batch->n_lanes * completion->layout.tokens);
+        alea__pool_run(pool, reduce_task, &r, batch->n_lanes * r.columns);
     if (stats) {
         for (int i = 0; i < ALEA_REDUCE_VERDICTS; i++)
             stats->lanes[i] += done.lanes[i];

@@ -238,4 +238,5 @@ void alea__draw_round(alea_engine *engine, alea_plan *plan) {
     commit_items(engine, plan);
     reduce_items(engine, plan);
     if (plan->scored) alea__reduce_scores(engine, plan);
+    alea__pool_rest(engine->pool); /* the core computes next, and needs the processors */
 }

@@ -50,13 +50,15 @@ static void test_each_task_runs_once(void **state) {
     }
 }
 
-/* Many tiny runs back to back, so that workers arrive late, and pauses, so that they sleep. */
+/* Many tiny runs back to back, so that workers arrive late, and pauses and rests, so that they
+ * sleep. */
 static void test_late_and_sleeping_workers_do_no_harm(void **state) {
     (void)state;
     alea_pool *pool;
     assert_int_equal(alea__pool_create(4, &pool), ALEA_OK);
     for (int32_t round = 0; round < 3000; round++) {
         run_and_check(pool, 2 + round % 5);
+        if (round % 3 == 0) alea__pool_rest(pool);
         if (round % 300 == 0) usleep(2000);
     }
     alea__pool_destroy(pool);
