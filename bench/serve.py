@@ -7,8 +7,9 @@ does not take; with --rivals `alea serve --fast`, on the very kernels of llama-s
 
 One model, prompts of 16 ids without a common beginning, 48 tokens at temperature 0, 4 slots, a thread
 for each processor. All take turns within a round; a ratio is the median of the ratios within rounds.
-The client is one thread that waits for its sockets: it shares the processors with the server, as a
-client on the same machine would, and takes little of them."""
+The client shares the processors with the server and shall take little of them, as one elsewhere
+would take none: it is one thread, and once a stream has begun it sleeps until 64 KiB or the end have
+come. Woken for every token it took 0.08 ms of each, 1 to 3 % of every server's rate."""
 import argparse
 import http.client
 import json
@@ -31,6 +32,7 @@ PROMPT, OUTPUT, SLOTS, CONTEXT = 16, 48, 4, 4096
 THREADS = len(os.sched_getaffinity(0))
 CASES = [(1, None), (1, 20), (4, None), (4, 20)]  # clients, logprobs
 START_S, ANSWER_S = 120, 120
+ENOUGH_BYTES = 1 << 16  # of a stream that has begun, before its reader wakes again
 
 
 def name_of(clients, logprobs):
@@ -136,6 +138,7 @@ class Stream:
         self.received.append(part)
         if self.first is None and b"data: " in b"".join(self.received):
             self.first = time.monotonic() - self.began
+            self.connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVLOWAT, ENOUGH_BYTES)
         return bool(part)
 
     def check(self):
