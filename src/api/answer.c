@@ -387,12 +387,12 @@ static void become_error(alea_api_answer *answer, alea_status status) {
                              : NULL);
 }
 
-alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, int *status,
-                                  alea_api_text *body) {
+alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, alea_pool *pool,
+                                  int *status, alea_api_text *body) {
     if (!answer->done) return ALEA_MORE;
     if (!answer->failed) {
         if (bytes_max < ALEA_API_BODY_BYTES_MAX) answer->writer.bytes_max = bytes_max;
-        const alea_status written = alea__api_write_whole(answer);
+        const alea_status written = alea__api_write_whole(answer, pool);
         if (written >= 0) {
             *status = 200;
             return give_writer(answer, body);

@@ -180,29 +180,34 @@ static void write_chat(alea_api_answer *answer, const alea_api_choice *choice) {
     alea__json_put_null(writer, "routed_experts");
 }
 
-static void write_choices(alea_api_answer *answer) {
+void alea__api_write_choice(alea_api_answer *answer, int32_t index) {
     alea_json_writer *writer = &answer->writer;
-    alea__json_key(writer, "choices");
-    alea__json_begin_array(writer);
-    for (int32_t i = 0; i < answer->n_choices; i++) {
-        alea__json_begin_object(writer);
-        alea__json_put_int(writer, "index", i);
-        if (is_chat(answer))
-            write_chat(answer, alea__api_choice_of(answer, i));
-        else
-            write_completion(answer, alea__api_choice_of(answer, i));
-        alea__json_end_object(writer);
-    }
-    alea__json_end_array(writer);
+    alea__json_begin_object(writer);
+    alea__json_put_int(writer, "index", index);
+    if (is_chat(answer))
+        write_chat(answer, alea__api_choice_of(answer, index));
+    else
+        write_completion(answer, alea__api_choice_of(answer, index));
+    alea__json_end_object(writer);
 }
 
-alea_status alea__api_write_whole(alea_api_answer *answer) {
+static void write_choices(alea_api_answer *answer, alea_pool *pool) {
+    alea__json_key(&answer->writer, "choices");
+    alea__json_begin_array(&answer->writer);
+    if (!pool || !alea__api_write_beside(answer, pool)) {
+        for (int32_t i = 0; i < answer->n_choices; i++)
+            alea__api_write_choice(answer, i);
+    }
+    alea__json_end_array(&answer->writer);
+}
+
+alea_status alea__api_write_whole(alea_api_answer *answer, alea_pool *pool) {
     alea_json_writer *writer = &answer->writer;
     if (answer->job->endpoint == ALEA_API_SCORE) return alea__api_write_score(answer);
     alea__json_write_reset(writer);
     alea__json_begin_object(writer);
     write_head(answer, false);
-    write_choices(answer);
+    write_choices(answer, pool);
     alea__json_put_null(writer, "service_tier");
     alea__json_put_cstring(writer, "system_fingerprint", answer->api->fingerprint);
     write_usage(answer, whole_usage(answer), true);

@@ -10,6 +10,7 @@
 #ifndef ALEA_API_API_H
 #define ALEA_API_API_H
 
+#include "base/pool.h"
 #include "core/manifest/manifest.h"
 #include "runtime/engine.h"
 
@@ -269,10 +270,12 @@ void alea__api_answer_fail(alea_api_answer *answer, const alea_api_error *error)
  * The body of a whole answer that is done or has failed, and its HTTP status. One that would be
  * longer than bytes_max, or than 1 GiB, becomes an error.
  *
+ * Exact     the bytes do not depend on the pool
  * Errors    ALEA_ENOMEM; ALEA_MORE: it is not done yet
+ * Threads   the caller's, and the pool's where one is given and the answer has several choices
  */
-alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, int *status,
-                                  alea_api_text *body) ALEA_MUST_USE;
+alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, alea_pool *pool,
+                                  int *status, alea_api_text *body) ALEA_MUST_USE;
 
 /* Memory that it holds now. */
 size_t alea__api_answer_bytes(const alea_api_answer *answer);

@@ -310,6 +310,10 @@ void alea__json_byte_array(alea_json_writer *w, alea_bytes bytes) {
     alea__json_end_array(w);
 }
 
+void alea__json_document(alea_json_writer *w, alea_bytes document) {
+    put_scalar(w, (const char *)document.data, document.length);
+}
+
 /* ---- life ---- */
 
 void alea__json_write_to_buffer(alea_json_writer *w, size_t bytes_max) {

@@ -77,6 +77,9 @@ void alea__json_cstring(alea_json_writer *writer, const char *text);
 /* [1,2,255] */
 void alea__json_byte_array(alea_json_writer *writer, alea_bytes bytes);
 
+/* A document that another writer has finished, as one value. It is not looked at. */
+void alea__json_document(alea_json_writer *writer, alea_bytes document);
+
 /* Ends a line between two documents: JSON lines. */
 void alea__json_newline(alea_json_writer *writer);
 

@@ -201,7 +201,8 @@ static void write_aside(alea_job *job) {
         params->selected.count > params->top ? params->selected.count : params->top;
     const int32_t most = listed > params->prompt_top ? listed : params->prompt_top;
     job->phase = ALEA_JOB_WRITING;
-    alea__workers_take(job->server, job, tokens_of(job) * (most + 2) > HEAVY_ANSWER_VALUES);
+    job->is_heavy = tokens_of(job) * (most + 2) > HEAVY_ANSWER_VALUES;
+    alea__workers_take(job->server, job, job->is_heavy);
 }
 
 static void complete(alea_job *job) {
@@ -215,7 +216,7 @@ static void complete(alea_job *job) {
         return;
     }
     if (tokens_of(job) <= SMALL_ANSWER_TOKENS) { /* more may be felt by the streams */
-        alea__job_write(job);
+        alea__job_write(job, NULL);
         give_answer(job);
         return;
     }

@@ -129,6 +129,7 @@ static void end(alea_server *server) {
     alea__keys_free(&server->keys);
     pthread_cond_destroy(&server->work);
     pthread_mutex_destroy(&server->work_mutex);
+    pthread_mutex_destroy(&server->writers_mutex);
     free(server);
 }
 
@@ -145,6 +146,7 @@ alea_status alea__server_run(const alea_server_options *options, alea_error *err
     atomic_init(&server->loaded, false);
     atomic_init(&server->ready_jobs, NULL);
     pthread_mutex_init(&server->work_mutex, NULL);
+    pthread_mutex_init(&server->writers_mutex, NULL);
     pthread_cond_init(&server->work, NULL);
     alea_status status = begin(server, error);
     if (status >= 0) alea__http_run(server->http);

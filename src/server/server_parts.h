@@ -70,6 +70,7 @@ struct alea_job {
     alea_api_job *asked;
     size_t asked_bytes;
     alea_api_text text; /* the answer, where it is whole */
+    bool is_heavy;      /* it takes much memory to write */
     int http_status;    /* of it */
 
     alea_api_answer *answer;
@@ -113,6 +114,8 @@ struct alea_server {
     pthread_mutex_t work_mutex;
     pthread_cond_t work;
     alea_work_list light, heavy; /* jobs whose body or whose answer is due */
+    alea_pool *writers;          /* whose the mutex is */
+    pthread_mutex_t writers_mutex;
 };
 
 /* ---- routes.c ---- */
@@ -157,6 +160,6 @@ void alea__workers_take(alea_server *server, alea_job *job, bool heavy);
 bool alea__workers_forget(alea_server *server, alea_job *job) ALEA_MUST_USE;
 /* Read the body, write the whole answer: what workers do, and the loop for small ones. */
 void alea__job_read(alea_job *job);
-void alea__job_write(alea_job *job);
+void alea__job_write(alea_job *job, alea_pool *pool);
 
 #endif

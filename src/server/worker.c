@@ -11,6 +11,7 @@
 #include "text/chat_template.h"
 
 #define OWN_STACK_BYTES ((size_t)4 << 20)
+#define WRITERS_MAX 4 /* the writer of an answer with them */
 
 void alea__job_read(alea_job *job) {
     static const uint8_t none[1] = {0};
@@ -33,9 +34,18 @@ void alea__job_read(alea_job *job) {
     job->body_length = 0;
 }
 
-void alea__job_write(alea_job *job) {
-    job->status = alea__api_answer_body(job->answer, job->server->options.request_bytes,
+void alea__job_write(alea_job *job, alea_pool *pool) {
+    job->status = alea__api_answer_body(job->answer, job->server->options.request_bytes, pool,
                                         &job->http_status, &job->text);
+}
+
+/* One answer at a time has the threads that write choices beside each other; what is heavy has not:
+ * its choices would stand in memory twice. */
+static void write_answer(alea_job *job) {
+    alea_server *server = job->server;
+    const bool mine = !job->is_heavy && pthread_mutex_trylock(&server->writers_mutex) == 0;
+    alea__job_write(job, mine ? server->writers : NULL);
+    if (mine) pthread_mutex_unlock(&server->writers_mutex);
 }
 
 /* ---- lists ---- */
@@ -86,7 +96,7 @@ static void work(alea_server *server, bool takes_heavy) {
         if (job->phase == ALEA_JOB_READING)
             alea__job_read(job);
         else
-            alea__job_write(job);
+            write_answer(job);
         alea__job_tell(job);
     }
 }
@@ -103,6 +113,10 @@ static void *work_on_light(void *user) {
 
 alea_status alea__workers_start(alea_server *server) {
     pthread_attr_t attributes;
+    const int32_t n_cpus = alea__cpu_count();
+    const alea_status status =
+        alea__pool_create(n_cpus < WRITERS_MAX ? n_cpus : WRITERS_MAX, &server->writers);
+    if (status < 0) return status;
     if (pthread_attr_init(&attributes) != 0) return ALEA_ENOMEM;
     /* Templates are rendered on it: with less they would need a thread more. */
     bool started =
@@ -124,6 +138,8 @@ void alea__workers_stop(alea_server *server) {
     pthread_mutex_unlock(&server->work_mutex);
     while (server->n_workers > 0)
         pthread_join(server->workers[--server->n_workers], NULL);
+    alea__pool_destroy(server->writers);
+    server->writers = NULL;
 }
 
 void alea__workers_take(alea_server *server, alea_job *job, bool heavy) {

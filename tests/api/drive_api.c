@@ -191,6 +191,24 @@ static bool read_events(alea_api_answer *answer, alea_request **requests, int32_
     return more;
 }
 
+/* Three threads that write choices beside each other have to write the same bytes as one. */
+static void say_answer(driver *self, alea_api_answer *answer) {
+    int status = 0, status_beside = 0;
+    alea_api_text body, beside;
+    alea_pool *pool;
+    if (alea__pool_create(3, &pool) < 0) give_up("answer", "no threads");
+    if (alea__api_answer_body(answer, SIZE_MAX, NULL, &status, &body) != ALEA_OK ||
+        alea__api_answer_body(answer, SIZE_MAX, pool, &status_beside, &beside) != ALEA_OK)
+        give_up("answer", "no body");
+    if (status != status_beside || body.length != beside.length ||
+        memcmp(body.data, beside.data, body.length))
+        give_up("answer", "threads wrote other bytes");
+    say_body(self, status, body.data, body.length);
+    alea__api_text_free(&body);
+    alea__api_text_free(&beside);
+    alea__pool_destroy(pool);
+}
+
 static void run_job(driver *self, const alea_api_job *job) {
     alea_request **requests = calloc((size_t)job->n_prompts, sizeof *requests);
     alea_api_answer *answer = NULL;
@@ -214,12 +232,7 @@ static void run_job(driver *self, const alea_api_job *job) {
         alea__json_end_array(&self->out);
         end_line(self);
     } else {
-        int status;
-        alea_api_text body;
-        if (alea__api_answer_body(answer, SIZE_MAX, &status, &body) != ALEA_OK)
-            give_up("answer", "no body");
-        say_body(self, status, body.data, body.length);
-        alea__api_text_free(&body);
+        say_answer(self, answer);
     }
     alea__api_answer_free(answer);
     for (int32_t i = 0; i < job->n_prompts; i++)

@@ -123,7 +123,7 @@ static void answer_job(const alea_api_job *job) {
         assert_int_equal(status, ALEA_DONE);
     }
     if (!job->stream) {
-        const alea_status written = alea__api_answer_body(answer, SIZE_MAX, &http, &body);
+        const alea_status written = alea__api_answer_body(answer, SIZE_MAX, NULL, &http, &body);
         assert_true(written == ALEA_OK ? http == 200 || http == 503 : written == ALEA_ENOMEM);
         alea__api_text_free(&body);
     }
@@ -283,7 +283,7 @@ static void test_an_answer_keeps_its_bound(void **state) {
         alea_api_text body = {NULL, 0};
         assert_int_equal(alea__api_answer_begin(job, ignore, &n, &answer), ALEA_OK);
         assert_int_equal(feed(answer), ALEA_DONE);
-        assert_int_equal(alea__api_answer_body(answer, wide ? SIZE_MAX : 1000, &http, &body),
+        assert_int_equal(alea__api_answer_body(answer, wide ? SIZE_MAX : 1000, NULL, &http, &body),
                          ALEA_OK);
         assert_int_equal(http, wide ? 200 : 500);
         assert_int_equal(body.length > 1000, wide);

@@ -109,7 +109,7 @@ static void run_job(service *self, const alea_api_job *job) {
     if (job->stream) {
         check(done);
     } else {
-        check(alea__api_answer_body(answer, SIZE_MAX, &status, &body) == ALEA_OK);
+        check(alea__api_answer_body(answer, SIZE_MAX, NULL, &status, &body) == ALEA_OK);
         check_json(body.data, body.length);
         alea__api_text_free(&body);
     }
