@@ -149,57 +149,51 @@ static alea_status allocate(alea_engine *engine, alea_error *error) {
     return ALEA_OK;
 }
 
-static void *run_core(void *user) {
+static void *present_rounds(void *user) {
     alea_engine *engine = user;
-    pthread_mutex_lock(&engine->runner_mutex);
+    pthread_mutex_lock(&engine->presenter_mutex);
     for (;;) {
-        while (engine->runner_state != ALEA_RUNNER_BUSY &&
-               engine->runner_state != ALEA_RUNNER_QUIT) {
-            pthread_cond_wait(&engine->runner_cond, &engine->runner_mutex);
+        while (engine->presenter_state == ALEA_PRESENTER_IDLE) {
+            pthread_cond_wait(&engine->presenter_cond, &engine->presenter_mutex);
         }
-        if (engine->runner_state == ALEA_RUNNER_QUIT) break;
-        pthread_mutex_unlock(&engine->runner_mutex);
-        const alea_status status = alea_core_wait(engine->core, &engine->runner_error);
-        pthread_mutex_lock(&engine->runner_mutex);
-        engine->runner_status = status;
-        engine->runner_state = ALEA_RUNNER_READY;
-        pthread_cond_broadcast(&engine->runner_cond);
+        if (engine->presenter_state == ALEA_PRESENTER_QUIT) break;
+        pthread_mutex_unlock(&engine->presenter_mutex);
+        alea__present_pending(engine);
+        pthread_mutex_lock(&engine->presenter_mutex);
+        engine->presenter_state = ALEA_PRESENTER_IDLE;
+        pthread_cond_broadcast(&engine->presenter_cond);
     }
-    pthread_mutex_unlock(&engine->runner_mutex);
+    pthread_mutex_unlock(&engine->presenter_mutex);
     return NULL;
 }
 
-static void runner_begin(alea_engine *engine) {
-    pthread_mutex_lock(&engine->runner_mutex);
-    engine->runner_state = ALEA_RUNNER_BUSY;
-    pthread_cond_broadcast(&engine->runner_cond);
-    pthread_mutex_unlock(&engine->runner_mutex);
+static void presenter_begin(alea_engine *engine) {
+    pthread_mutex_lock(&engine->presenter_mutex);
+    engine->presenter_state = ALEA_PRESENTER_BUSY;
+    pthread_cond_broadcast(&engine->presenter_cond);
+    pthread_mutex_unlock(&engine->presenter_mutex);
 }
 
-static alea_status runner_finish(alea_engine *engine, alea_error *error) {
-    pthread_mutex_lock(&engine->runner_mutex);
-    while (engine->runner_state != ALEA_RUNNER_READY) {
-        pthread_cond_wait(&engine->runner_cond, &engine->runner_mutex);
+static void presenter_finish(alea_engine *engine) {
+    pthread_mutex_lock(&engine->presenter_mutex);
+    while (engine->presenter_state == ALEA_PRESENTER_BUSY) {
+        pthread_cond_wait(&engine->presenter_cond, &engine->presenter_mutex);
     }
-    engine->runner_state = ALEA_RUNNER_IDLE;
-    const alea_status status = engine->runner_status;
-    *error = engine->runner_error;
-    pthread_mutex_unlock(&engine->runner_mutex);
-    return status;
+    pthread_mutex_unlock(&engine->presenter_mutex);
 }
 
-static void runner_quit(alea_engine *engine) {
-    if (!engine->has_runner) return;
-    pthread_mutex_lock(&engine->runner_mutex);
-    engine->runner_state = ALEA_RUNNER_QUIT;
-    pthread_cond_broadcast(&engine->runner_cond);
-    pthread_mutex_unlock(&engine->runner_mutex);
-    pthread_join(engine->runner, NULL);
-    engine->has_runner = false;
+static void presenter_quit(alea_engine *engine) {
+    if (!engine->has_presenter) return;
+    pthread_mutex_lock(&engine->presenter_mutex);
+    engine->presenter_state = ALEA_PRESENTER_QUIT;
+    pthread_cond_broadcast(&engine->presenter_cond);
+    pthread_mutex_unlock(&engine->presenter_mutex);
+    pthread_join(engine->presenter, NULL);
+    engine->has_presenter = false;
 }
 
 static void free_parts(alea_engine *engine) {
-    runner_quit(engine);
+    presenter_quit(engine);
     alea__completion_free(&engine->completion);
     alea__pool_destroy(engine->pool);
     free(engine->block);
@@ -225,11 +219,12 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
     if (status >= 0) {
         pthread_mutex_init(&engine->mutex, NULL);
         alea__wait_init(&engine->work);
-        pthread_mutex_init(&engine->runner_mutex, NULL);
-        pthread_cond_init(&engine->runner_cond, NULL);
+        pthread_mutex_init(&engine->presenter_mutex, NULL);
+        pthread_cond_init(&engine->presenter_cond, NULL);
         atomic_init(&engine->references, 1);
         if (!engine->options.no_overlap) {
-            engine->has_runner = pthread_create(&engine->runner, NULL, run_core, engine) == 0;
+            engine->has_presenter =
+                pthread_create(&engine->presenter, NULL, present_rounds, engine) == 0;
         }
         *out = engine;
         return ALEA_OK;
@@ -241,8 +236,8 @@ alea_status alea__engine_create(alea_core *core, const alea_engine_options *opti
 
 void alea__engine_unref(alea_engine *engine) {
     if (atomic_fetch_sub(&engine->references, 1) != 1) return;
-    pthread_cond_destroy(&engine->runner_cond);
-    pthread_mutex_destroy(&engine->runner_mutex);
+    pthread_cond_destroy(&engine->presenter_cond);
+    pthread_mutex_destroy(&engine->presenter_mutex);
     pthread_cond_destroy(&engine->work);
     pthread_mutex_destroy(&engine->mutex);
     free(engine);
@@ -287,26 +282,25 @@ void alea__present_pending(alea_engine *engine) {
     engine->pending = -1;
 }
 
-/* Few rows are presented in less time than it takes to wake the runner and to be woken by it: some
- * 0.15 ms, which on a small model is 2 % of a token. */
+/* Few rows are presented in less time than it takes to wake the presenter, who then takes a
+ * processor from the core: some 0.15 ms, which on a small model is 2 % of a token. */
 static bool is_brief(const alea_engine *engine, const alea_plan *plan) {
     return plan->n_items <= engine->options.brief_rows && !plan->scored;
 }
 
-/* Compute the plan, presenting the last frame meanwhile where the core has a thread to itself. */
+/* Compute the plan. The last frame is presented meanwhile, by a thread of its own: the core begins
+ * at once, whenever that one wakes up. */
 static alea_status compute(alea_engine *engine, alea_plan *plan, alea_error *error) {
     const alea_round round = {.items = plan->items, .n_items = plan->n_items};
+    const bool beside = engine->has_presenter && engine->pending >= 0;
     int32_t n_rows = 0;
     alea_status status = alea_core_submit(engine->core, &round, &n_rows, error);
     if (status < 0) return status;
-    if (!engine->has_runner || engine->pending < 0) {
-        status = alea_core_wait(engine->core, error);
-        alea__present_pending(engine);
-        return status;
-    }
-    runner_begin(engine);
+    if (beside) presenter_begin(engine);
+    status = alea_core_wait(engine->core, error);
+    if (beside) presenter_finish(engine);
     alea__present_pending(engine);
-    return runner_finish(engine, error);
+    return status;
 }
 
 static void refresh_stats(alea_engine *engine) {

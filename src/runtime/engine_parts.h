@@ -232,14 +232,12 @@ struct alea_engine {
     bool started;
     pthread_t thread;
 
-    /* The runner: computes the active plan while the stepping thread presents. */
-    pthread_t runner;
-    bool has_runner;
-    pthread_mutex_t runner_mutex;
-    pthread_cond_t runner_cond;
-    enum { ALEA_RUNNER_IDLE, ALEA_RUNNER_BUSY, ALEA_RUNNER_READY, ALEA_RUNNER_QUIT } runner_state;
-    alea_status runner_status;
-    alea_error runner_error;
+    /* The presenter: presents the last frame while the stepping thread computes the active plan. */
+    pthread_t presenter;
+    bool has_presenter;
+    pthread_mutex_t presenter_mutex;
+    pthread_cond_t presenter_cond;
+    enum { ALEA_PRESENTER_IDLE, ALEA_PRESENTER_BUSY, ALEA_PRESENTER_QUIT } presenter_state;
 };
 
 /* engine.c */
