@@ -162,7 +162,7 @@ const alea_option alea__options[] = {
     INT("threads", 0, SCORE | GENERATE | BENCH | SERVE, threads, "N", 1, 1024,
         "threads (default: processors that may be used)"),
     FLAG("fast", 0, SCORE | GENERATE | INSPECT | SERVE, fast,
-         "the engine's stock kernels: results may depend on how a text was cut"),
+         "the engine's choice of kernels: results may depend on how a text was cut"),
     {"caps", 0, ALEA_OPTION_TEXT, ALEA_COMMAND_ALL, AT(caps), "NAME", "ref avx2 avx512 neon all", 0,
      0, "highest instruction set of Alea's kernels: ref, avx2, avx512, neon, all"},
     WORD("color", 0, SCORE | GENERATE, color, "WHEN", "auto always never",

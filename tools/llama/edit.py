@@ -3,14 +3,15 @@
 Stock ggml lets the number of rows in a call choose between kernels whose sums differ, so a row of
 logits depends on how its prompt was cut and on who shares the batch. The edits add one run-time
 switch, ggml_cpu_alea_set_invariant(bool), on by default, that takes the same kernel for every
-number of rows; off gives the stock choice, so that one program can measure both.
+number of rows; off gives the stock choice, so that one program can measure both. Edits that change
+no bit and only save time have no switch.
 
 Each edit names the text that it expects and how often. Anything else is an error: a new release
 must be read again, never patched by luck.
 """
 import pathlib
 
-VERSION = 8  # ggml_cpu_alea_version(); raise it whenever an edit changes
+VERSION = 9  # ggml_cpu_alea_version(); raise it whenever an edit changes
 
 CPU = "ggml/src/ggml-cpu/"
 
@@ -119,7 +120,7 @@ void ggml_alea_dot_four_q4_1_q8_1(int n, float * s, int rows, const void * vx, s
 
     for (int ib = 0; ib < n/QK8_1; ++ib) {
         for (int r = 0; r < 4; r++) {
-            __builtin_prefetch((const char *) &x[r][ib] + 4*bx);
+            __builtin_prefetch((const void *) ((uintptr_t) &x[r][ib] + 4*bx));
         }
         // scale and minimum of each row, times scale and sum of the column
         const __m128i low  = _mm_unpacklo_epi32(ggml_alea_scale_and_min(&x[0][ib]), ggml_alea_scale_and_min(&x[1][ib]));
@@ -496,9 +497,11 @@ void ggml_alea_dot_four_q4_1_q8_1(int n, float * s, int rows, const void * vx, s
                     vec_dot(""", 1,
      """                int64_t ir0 = iir0;
 #if defined(GGML_ALEA_FOUR_ROWS)
-                for (; type == GGML_TYPE_Q4_1 && ggml_cpu_alea_invariant() && ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += 4) {
-                    const int rows = (int) MIN(4, ir0_end - ir0);
-                    ggml_alea_dot_four_q4_1_q8_1(ne00, &tmp[ir0 - iir0], rows, src0_row + ir0 * nb01, nb01, src1_col);
+                if (type == GGML_TYPE_Q4_1) {
+                    for (; ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += 4) {
+                        const int rows = (int) MIN(4, ir0_end - ir0);
+                        ggml_alea_dot_four_q4_1_q8_1(ne00, &tmp[ir0 - iir0], rows, src0_row + ir0 * nb01, nb01, src1_col);
+                    }
                 }
 #endif
                 for (; ir0 < iir0 + blck_0 && ir0 < ir0_end; ir0 += num_rows_per_vec_dot) {
