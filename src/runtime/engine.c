@@ -157,6 +157,7 @@ static void *present_rounds(void *user) {
             pthread_cond_wait(&engine->presenter_cond, &engine->presenter_mutex);
         }
         if (engine->presenter_state == ALEA_PRESENTER_QUIT) break;
+        engine->presenter_state = ALEA_PRESENTER_BUSY;
         pthread_mutex_unlock(&engine->presenter_mutex);
         alea__present_pending(engine);
         pthread_mutex_lock(&engine->presenter_mutex);
@@ -169,13 +170,16 @@ static void *present_rounds(void *user) {
 
 static void presenter_begin(alea_engine *engine) {
     pthread_mutex_lock(&engine->presenter_mutex);
-    engine->presenter_state = ALEA_PRESENTER_BUSY;
+    engine->presenter_state = ALEA_PRESENTER_ASKED;
     pthread_cond_broadcast(&engine->presenter_cond);
     pthread_mutex_unlock(&engine->presenter_mutex);
 }
 
+/* Waits only for one that has begun: on busy processors it may not have woken yet. */
 static void presenter_finish(alea_engine *engine) {
     pthread_mutex_lock(&engine->presenter_mutex);
+    if (engine->presenter_state == ALEA_PRESENTER_ASKED)
+        engine->presenter_state = ALEA_PRESENTER_IDLE;
     while (engine->presenter_state == ALEA_PRESENTER_BUSY) {
         pthread_cond_wait(&engine->presenter_cond, &engine->presenter_mutex);
     }
@@ -283,13 +287,13 @@ void alea__present_pending(alea_engine *engine) {
 }
 
 /* Few rows are presented in less time than it takes to wake the presenter, who then takes a
- * processor from the core: some 0.15 ms, which on a small model is 2 % of a token. */
+ * processor from the core just when it begins. */
 static bool is_brief(const alea_engine *engine, const alea_plan *plan) {
     return plan->n_items <= engine->options.brief_rows && !plan->scored;
 }
 
-/* Compute the plan. The last frame is presented meanwhile, by a thread of its own: the core begins
- * at once, whenever that one wakes up. */
+/* Compute the plan. The last frame is presented meanwhile by a thread of its own, or afterwards
+ * here where that one has not woken: the core waits for nobody. */
 static alea_status compute(alea_engine *engine, alea_plan *plan, alea_error *error) {
     const alea_round round = {.items = plan->items, .n_items = plan->n_items};
     const bool beside = engine->has_presenter && engine->pending >= 0;

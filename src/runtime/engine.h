@@ -187,7 +187,8 @@ alea_status alea__request_next_of(alea_request *request, int32_t choice, int32_t
 /* End the request at the next round; its choices finish as cancelled. Any thread, any time. */
 void alea__request_cancel(alea_request *request);
 
-/* Called on the engine's thread whenever the request has something new; must only signal. */
+/* Called whenever the request has something new, on a thread of the engine's, never two at once;
+ * must only signal. */
 void alea__request_notify(alea_request *request, void (*notify)(void *user), void *user);
 
 void alea__request_usage_read(alea_request *request, alea_request_usage *usage);

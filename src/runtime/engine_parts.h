@@ -8,7 +8,10 @@
  *   present.c  from a finished frame to the rings, stop strings included
  *   engine.c   life, threads and the order of these within a step
  *
- * Everything but a ring's reader side and the inbox belongs to the stepping thread.
+ * Everything but a ring's reader side and the inbox belongs to the stepping thread. While the core
+ * computes, the presenter has the pending plan, its runs with their rings, the slots' scores and
+ * what presenting counts; the stepping thread touches none of them until it is done. Below, "the
+ * stepping thread" is whichever of the two has it.
  */
 #ifndef ALEA_RUNTIME_ENGINE_PARTS_H
 #define ALEA_RUNTIME_ENGINE_PARTS_H
@@ -237,7 +240,12 @@ struct alea_engine {
     bool has_presenter;
     pthread_mutex_t presenter_mutex;
     pthread_cond_t presenter_cond;
-    enum { ALEA_PRESENTER_IDLE, ALEA_PRESENTER_BUSY, ALEA_PRESENTER_QUIT } presenter_state;
+    enum {
+        ALEA_PRESENTER_IDLE,
+        ALEA_PRESENTER_ASKED, /* and not awake yet: the stepping thread may take it back */
+        ALEA_PRESENTER_BUSY,
+        ALEA_PRESENTER_QUIT
+    } presenter_state;
 };
 
 /* engine.c */
