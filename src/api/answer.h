@@ -112,7 +112,7 @@ typedef enum alea_api_chunk {
     ALEA_CHUNK_USAGE   /* no choice */
 } alea_api_chunk;
 
-/* The pool, if any, is for choices of some size that are written beside each other. */
+/* With a pool its threads write choices beside each other. */
 alea_status alea__api_write_whole(alea_api_answer *answer, alea_pool *pool) ALEA_MUST_USE;
 void alea__api_write_choice(alea_api_answer *answer, int32_t index); /* of a whole body */
 alea_status alea__api_write_chunk(alea_api_answer *answer, alea_api_chunk kind, int32_t index,
@@ -129,8 +129,8 @@ void alea__api_list_free(alea_api_answer *answer, alea_api_list *list, size_t el
 alea_status alea__api_add_text(alea_api_answer *answer, alea_api_choice *choice, alea_bytes bytes,
                                uint64_t *offset) ALEA_MUST_USE;
 
-/* answer_beside.c: the items of "choices", by the pool's threads; false, and nothing written: one
- * thread has to do it. */
+/* answer_beside.c: the items of "choices", by the pool's threads. False, and nothing written: there
+ * is one, memory is short or they are too long to stand in it twice; one thread has to do it. */
 bool alea__api_write_beside(alea_api_answer *answer, alea_pool *pool);
 
 /* answer_tokens.c: the logprobs of a choice's pending entries, as the endpoint writes them. */

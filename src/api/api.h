@@ -1,7 +1,7 @@
 /*
  * The wire formats of OpenAI and vLLM, as pure functions: the bytes of a body become a validated
  * job; the engine's events become a whole body or the payloads of a stream. No sockets, no
- * threads, no clock, no engine calls: the server joins those.
+ * clock, no engine calls and no threads but those of a pool that is lent: the server joins those.
  *
  * The one thing to know: a streamed and a whole answer are written by one code path. A chunk is
  * what was collected since the last one, a whole body is one chunk that never ended, so both hold
@@ -272,7 +272,8 @@ void alea__api_answer_fail(alea_api_answer *answer, const alea_api_error *error)
  *
  * Exact     the bytes do not depend on the pool
  * Errors    ALEA_ENOMEM; ALEA_MORE: it is not done yet
- * Threads   the caller's, and the pool's where one is given and the answer has several choices
+ * Memory    the body, and with a pool at most 32 MiB, or bytes_max, of choices beside it
+ * Threads   the caller's and those of the pool, which may be NULL and has no other run meanwhile
  */
 alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, alea_pool *pool,
                                   int *status, alea_api_text *body) ALEA_MUST_USE;

@@ -23,7 +23,7 @@ int32_t alea__pool_threads(const alea_pool *pool);
 void alea__pool_run(alea_pool *pool, alea_task_fn task, void *user, int32_t n_tasks);
 
 /* No run comes soon: the workers leave the processors to others instead of looking for one. A hint;
- * the next run ends it. NULL is no pool. */
+ * the next run that needs them ends it. NULL is no pool. */
 void alea__pool_rest(alea_pool *pool);
 
 #endif

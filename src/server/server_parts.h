@@ -114,7 +114,7 @@ struct alea_server {
     pthread_mutex_t work_mutex;
     pthread_cond_t work;
     alea_work_list light, heavy; /* jobs whose body or whose answer is due */
-    alea_pool *writers;          /* whose the mutex is */
+    alea_pool *writers;          /* write one answer, guarded by the mutex */
     pthread_mutex_t writers_mutex;
 };
 

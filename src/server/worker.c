@@ -11,7 +11,7 @@
 #include "text/chat_template.h"
 
 #define OWN_STACK_BYTES ((size_t)4 << 20)
-#define WRITERS_MAX 4 /* the writer of an answer with them */
+#define WRITERS_MAX 4 /* threads on one answer */
 
 void alea__job_read(alea_job *job) {
     static const uint8_t none[1] = {0};
@@ -39,13 +39,20 @@ void alea__job_write(alea_job *job, alea_pool *pool) {
                                         &job->http_status, &job->text);
 }
 
-/* One answer at a time has the threads that write choices beside each other; what is heavy has not:
- * its choices would stand in memory twice. */
+/* While the engine computes, its processors are not to be had. What is heavy would stand in memory
+ * twice. */
+static bool may_share(const alea_job *job) {
+    alea_engine_stats stats;
+    alea__engine_stats_read(job->server->engine, &stats);
+    return !job->is_heavy && stats.running == 0 && alea__pool_threads(job->server->writers) > 1;
+}
+
+/* One answer at a time may have the threads that write choices beside each other. */
 static void write_answer(alea_job *job) {
     alea_server *server = job->server;
-    const bool mine = !job->is_heavy && pthread_mutex_trylock(&server->writers_mutex) == 0;
-    alea__job_write(job, mine ? server->writers : NULL);
-    if (mine) pthread_mutex_unlock(&server->writers_mutex);
+    const bool shares = may_share(job) && pthread_mutex_trylock(&server->writers_mutex) == 0;
+    alea__job_write(job, shares ? server->writers : NULL);
+    if (shares) pthread_mutex_unlock(&server->writers_mutex);
 }
 
 /* ---- lists ---- */

@@ -293,6 +293,71 @@ static void test_an_answer_keeps_its_bound(void **state) {
     alea__api_job_free(job);
 }
 
+/* Three choices, of which one has most of the tokens. */
+static alea_api_answer *uneven_answer(const alea_api_job *job, size_t *n) {
+    alea_api_answer *answer = NULL;
+    alea_status status = ALEA_OK;
+    assert_int_equal(alea__api_answer_begin(job, ignore, n, &answer), ALEA_OK);
+    for (int32_t prompt = 0; prompt < 3; prompt++) {
+        for (int32_t i = 0; i < (prompt == 1 ? 200 : 2); i++)
+            take_token(answer, prompt, 0);
+        status = take_end(answer, prompt, 0);
+    }
+    assert_int_equal(status, ALEA_DONE);
+    return answer;
+}
+
+/* One bound is for all of them. Whichever allocation fails, by one thread or by two the body has
+ * the same bytes, or there is none. */
+static void test_choices_are_written_beside_each_other_or_by_one(void **state) {
+    const fixture *f = *state;
+    const alea_api_context context = {.now_s = 1};
+    alea_api_error error;
+    alea_api_job *job = NULL;
+    alea_pool *pools[2];
+    size_t n = 0;
+    assert_int_equal(alea__pool_create(1, &pools[0]), ALEA_OK);
+    assert_int_equal(alea__pool_create(2, &pools[1]), ALEA_OK);
+    assert_int_equal(alea__api_job_parse(f->api, ALEA_API_COMPLETIONS,
+                                         alea__api_bytes("{\"prompt\":[[1],[2],[3]],"
+                                                         "\"logprobs\":2}"),
+                                         &context, &job, &error),
+                     ALEA_OK);
+    alea_api_answer *answer = uneven_answer(job, &n);
+    int http = 0;
+    alea_api_text alone, body;
+    assert_int_equal(alea__api_answer_body(answer, SIZE_MAX, NULL, &http, &alone), ALEA_OK);
+
+    for (int at = 0, failed = 1; failed; at++) {
+        countdown = at;
+        const alea_status status = alea__api_answer_body(answer, SIZE_MAX, pools[0], &http, &body);
+        failed = countdown < 0;
+        countdown = -1;
+        assert_true(status == ALEA_OK ? http == 200 || http == 503 : status == ALEA_ENOMEM);
+        if (status == ALEA_OK && http == 200) {
+            assert_int_equal(body.length, alone.length);
+            assert_memory_equal(body.data, alone.data, alone.length);
+        }
+        if (status == ALEA_OK) alea__api_text_free(&body);
+        alea__api_answer_free(answer); /* one that has failed stays so */
+        answer = uneven_answer(job, &n);
+    }
+    for (int i = 0; i < 2; i++) {
+        alea__json_write_reset(&answer->writer);
+        alea__json_begin_array(&answer->writer);
+        answer->writer.bytes_max = alone.length;
+        assert_true(alea__api_write_beside(answer, pools[i]));
+        alea__json_end_array(&answer->writer);
+        assert_int_equal(alea__json_finish(&answer->writer), ALEA_OK);
+        answer->writer.bytes_max = alone.length / 2;
+        assert_false(alea__api_write_beside(answer, pools[i]));
+        alea__pool_destroy(pools[i]);
+    }
+    alea__api_text_free(&alone);
+    alea__api_answer_free(answer);
+    alea__api_job_free(job);
+}
+
 static bool body_once(const fixture *f, const char *text, int at) {
     const alea_api_context context = {.now_s = 1};
     alea_api_error error;
@@ -342,6 +407,7 @@ int main(void) {
         cmocka_unit_test(test_a_score_is_read_with_any_lack_of_memory),
         cmocka_unit_test(test_choices_are_held_from_their_first_event_on),
         cmocka_unit_test(test_an_answer_keeps_its_bound),
+        cmocka_unit_test(test_choices_are_written_beside_each_other_or_by_one),
         cmocka_unit_test(test_small_bodies_survive_any_lack_of_memory),
         cmocka_unit_test(test_opening_gives_everything_back),
     };
