@@ -3,13 +3,14 @@ serve`, beside those of its engine alone and, with --rivals, beside llama.cpp's 
 the pinned tree and the one that PyPI's xllamacpp carries. `make bench-serve`, `make bench-rival`.
 
 Rows of `alea serve` and of its engine do not depend on the batch, which costs kernels that llama.cpp
-does not take; with --rivals `alea serve --fast`, on the very kernels of llama-server, takes part too.
+does not take; with --rivals `alea serve --fast`, which leaves the choice of kernels to ggml as llama-server
+does, takes part too.
 
 One model, prompts of 16 ids without a common beginning, 48 tokens at temperature 0, 4 slots, a thread
 for each processor. All take turns within a round; a ratio is the median of the ratios within rounds.
 The client shares the processors with the server and shall take little of them, as one elsewhere
 would take none: it is one thread, and once a stream has begun it sleeps until 64 KiB or the end have
-come. Woken for every token it took 0.08 ms of each, 1 to 3 % of every server's rate."""
+come. Woken for every token it took some 0.08 ms of each, about one percent of a server's rate."""
 import argparse
 import http.client
 import json
@@ -170,14 +171,14 @@ def run(port, clients, logprobs, serial):
     return clients * OUTPUT / took, statistics.median(stream.first for stream in streams)
 
 
-def run_engine(clients):
-    """Tokens a second of its cases with so many requests, by the number of alternatives."""
+def run_engine(clients, logprobs):
+    """Tokens a second with so many requests; it measures with logprobs and without."""
     done = subprocess.run([PROGRAM, "bench", "engine", "--json", "--rounds", "1", "--requests",
                            str(clients), "--threads", str(THREADS), "--model", MODEL],
                           stdout=subprocess.PIPE, text=True, check=True)
     rates = {line["case"]: line["tokens_per_s"] for line in map(json.loads, done.stdout.splitlines())}
     name = f"engine, {clients} request{'s' if clients > 1 else ''}"
-    return {None: rates[name], 20: rates[name + ", logprobs 20"]}
+    return rates[name if logprobs is None else f"{name}, logprobs {logprobs}"]
 
 
 # ---- rounds and the table ----
@@ -190,13 +191,15 @@ def measure(servers, rounds):
         for i, case in enumerate(CASES):
             clients, logprobs = case
             say(f"round {at + 1} of {rounds}: {name_of(*case)}")
-            if at >= 0 and logprobs is None:
-                for asked, rate in run_engine(clients).items():
-                    found["engine"][clients, asked].append((rate, None))
-            for server in servers[at % len(servers):] + servers[:at % len(servers)]:
-                sample = run(server.port, clients, logprobs, len(CASES) * (at + 1) + i)
+            peers = ["engine", *servers]
+            for peer in peers[at % len(peers):] + peers[:at % len(peers)]:
+                if peer == "engine":
+                    name, sample = peer, (run_engine(clients, logprobs), None)
+                else:
+                    name = peer.name
+                    sample = run(peer.port, clients, logprobs, len(CASES) * (at + 1) + i)
                 if at >= 0:
-                    found[server.name][case].append(sample)
+                    found[name][case].append(sample)
     say("")
     if sys.stderr.isatty():
         print("\r\033[K", end="", file=sys.stderr)
