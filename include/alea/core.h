@@ -28,7 +28,7 @@ typedef struct alea_core alea_core;
 
 enum alea_core_flag {
     ALEA_CORE_VOCAB_ONLY = 1u << 0, /**< tokenizer and facts alone; no rounds */
-    ALEA_CORE_FAST = 1u << 1        /**< the engine's choice of kernels: rows may depend on the batch */
+    ALEA_CORE_FAST = 1u << 1        /**< the engine chooses kernels: rows may depend on the batch */
 };
 
 /** How to open a core. Zero in a number means "the core's choice". */
