@@ -10,7 +10,8 @@
 
 #include "api/answer.h"
 
-/* Of all documents, which stand in memory beside the body. */
+/* Of all documents, which stand in memory beside the body. What others are at work on does not
+ * count yet: for a moment there may be as much for each thread. */
 #define BESIDE_BYTES_MAX ((size_t)32 << 20)
 
 typedef struct beside {

@@ -272,7 +272,8 @@ void alea__api_answer_fail(alea_api_answer *answer, const alea_api_error *error)
  *
  * Exact     the bytes do not depend on the pool
  * Errors    ALEA_ENOMEM; ALEA_MORE: it is not done yet
- * Memory    the body, and with a pool at most 32 MiB, or bytes_max, of choices beside it
+ * Memory    the body, and with a pool choices beside it: for each thread at most 32 MiB, or
+ *           bytes_max
  * Threads   the caller's and those of the pool, which may be NULL and has no other run meanwhile
  */
 alea_status alea__api_answer_body(alea_api_answer *answer, size_t bytes_max, alea_pool *pool,
