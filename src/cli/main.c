@@ -105,9 +105,15 @@ static alea_exit print_manual(int argc, char **argv) {
     return finish_stdout();
 }
 
+static alea_exit too_much(const char *word, const char *rest) {
+    alea__complain("%s does not know what to do with '%s'", word, rest);
+    return ALEA_EXIT_USAGE;
+}
+
 static alea_exit usage_top(int argc, char **argv) {
     const char *word = argc > 1 ? argv[1] : "";
     if (strcmp(word, "--version") == 0 || strcmp(word, "-V") == 0) {
+        if (argc > 2) return too_much(word, argv[2]);
         printf("alea %s\n", alea_version());
         return finish_stdout();
     }
@@ -115,6 +121,7 @@ static alea_exit usage_top(int argc, char **argv) {
         if (argc > 2 && strncmp(argv[2], "--", 2) == 0) return print_manual(argc, argv);
         const alea_command *command = argc > 2 ? alea__command_find(argv[2]) : NULL;
         if (argc > 2 && !command) return no_command(argv[2]);
+        if (argc > 3) return too_much(word, argv[3]);
         if (command)
             alea__options_help(stdout, command);
         else

@@ -17,6 +17,8 @@ REFUSALS = [
     ("no command", USAGE, "which command", [], ""),
     ("unknown command", USAGE, "no command 'scroe'", ["scroe"], ""),
     ("help of an unknown command", USAGE, "no command 'x'", ["help", "x"], ""),
+    ("help of two commands", USAGE, "what to do with 'serve'", ["help", "score", "serve"], ""),
+    ("a word behind the version", USAGE, "what to do with 'x'", ["--version", "x"], ""),
     ("unknown option", USAGE, "no option '--tpo'", ["score", "--tpo", "1"], ""),
     ("an option mistyped", USAGE, "did you mean --window;", ["score", "--windows", "1"], ""),
     ("another command's name for it", USAGE, "'--top', did you mean --logprobs;", ["generate", "--top", "1"], ""),
